@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0
+# Thin calls into the lab (lab/), which bootstrap.sh makes able to run.
+# `make help` lists what there is.
+
+MAKEFLAGS += --no-print-directory
+LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
+TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
+
+.PHONY: help setup run kernels test soak bench shell tree refresh series check clean-runs
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup:  ## install what the lab needs (packages, virtual environment)
+	@./bootstrap.sh
+
+run:  ## the main job: Redis on a two-tier machine, three kinds of tiering compared
+	@$(LAB) run
+
+kernels:  ## build base, tiershift and debug; print NAME=PATH of the bootable images
+	@$(LAB) kernels
+
+test:  ## everything that CI runs
+	@$(TEST) -m "not soak" tests
+
+soak:  ## long torture runs; writes docs/results/soak.*
+	@$(LAB) soak --seconds $(or $(SECONDS),120)
+
+bench:  ## every scenario, A/B; writes docs/results/
+	@$(LAB) bench
+
+shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier
+	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)
+
+tree:  ## the kernel tree with our commits, for editing
+	@$(LAB) tree
+
+refresh:  ## write the edited kernel tree back into linux/
+	@$(LAB) refresh
+
+series:  ## export the patch series for git am --empty=drop
+	@$(LAB) series $(if $(OUT),--out $(OUT))
+
+check:  ## static checks only (ruff, mypy, shellcheck, checkpatch, sparse, W=1)
+	@$(TEST) tests/test_static.py

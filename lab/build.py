@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernels by content: nothing is built twice, nothing stale is used.
+
+A finished kernel lives in kernels/<key>, where the key covers all that goes
+in: the source as a git tree, the fragments, the compiler, this recipe.  The
+work itself happens in src/ and obj/, which stay: kbuild then continues an
+interrupted build and recompiles only what an edit touches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+from lab import cache, kconfig, run, source, tree
+from lab.errors import LabError
+
+RECIPE = "1"  # change it when a build would come out otherwise from the same input
+GUESS = {"base": 420, "tiershift": 420, "debug": 700}  # seconds on 2 cores, until measured
+WHOLE = 1200  # output lines; fewer mean the rest of a build, or an edit
+ARTIFACTS = {"arch/x86/boot/bzImage": "bzImage", "System.map": "System.map", ".config": "config"}
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """A bootable kernel and what it was made of."""
+
+    flavour: str
+    key: str
+    release: str
+    base_version: str
+    source_tree: str
+    directory: Path
+
+    @property
+    def image(self) -> Path:
+        return self.directory / "bzImage"
+
+    @property
+    def system_map(self) -> Path:
+        return self.directory / "System.map"
+
+    def describe(self) -> dict[str, str]:
+        """For results: everything but where it lies."""
+        return {name: value for name, value in asdict(self).items() if name != "directory"}
+
+
+def _compiler() -> str:
+    return run.output(["gcc", "--version"]).partition("\n")[0] + run.output(
+        ["ld", "--version"]
+    ).partition("\n")[0]
+
+
+def commit_of(flavour: str, version: str) -> str:
+    """The commit that a flavour is built from."""
+    return tree.base_commit(version) if flavour == "base" else tree.compose(version)
+
+
+def kernel(flavour: str, version: str | None = None, log: TextIO = sys.stderr) -> KernelImage:
+    """The kernel of a flavour, built now if the cache does not hold it."""
+    parts = [part.read_bytes() for part in kconfig.fragments(flavour)]
+    version = version or source.newest()
+    commit = commit_of(flavour, version)
+    source_tree = tree.git("rev-parse", f"{commit}^{{tree}}")
+    key = cache.key([RECIPE, flavour, source_tree, _compiler(), *parts])
+    directory = cache.sub("kernels") / f"{flavour}-{key}"
+    if not (directory / "kernel.json").exists():
+        with cache.lock("build"):
+            if not (directory / "kernel.json").exists():
+                _build(flavour, version, commit, source_tree, directory, key, log)
+    data = json.loads((directory / "kernel.json").read_text(encoding="utf-8"))
+    return KernelImage(**data, directory=directory)
+
+
+def _build(
+    flavour: str,
+    version: str,
+    commit: str,
+    source_tree: str,
+    directory: Path,
+    key: str,
+    log: TextIO,
+) -> None:
+    cache.need_space(6, f"building kernel {flavour}")
+    src = source_directory(commit)
+    obj = object_directory(flavour, src)
+    _make(flavour, src, obj, log)
+    partial = directory.with_name(directory.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    for made, name in ARTIFACTS.items():
+        shutil.copy(obj / made, partial / name)
+    release = (obj / "include/config/kernel.release").read_text(encoding="utf-8").strip()
+    facts = {
+        "flavour": flavour,
+        "key": key,
+        "release": release,
+        "base_version": version,
+        "source_tree": source_tree,
+    }
+    (partial / "kernel.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(directory, ignore_errors=True)
+    partial.rename(directory)
+
+
+def object_directory(flavour: str, src: Path) -> Path:
+    """kbuild's output directory of a flavour, configured.
+
+    base and tiershift share one, as they share the source directory: building
+    one after the other then compiles only what the rooms touch.
+    """
+    obj = cache.sub("obj") / ("debug" if flavour == "debug" else "bench")
+    kconfig.configure(src, obj, flavour)
+    return obj
+
+
+def source_directory(commit: str) -> Path:
+    """The one work tree for builds; only files that differ get a new time stamp."""
+    path = cache.sub("src") / "kernel"
+    with cache.lock("src"):
+        if not (path / ".git").exists():
+            shutil.rmtree(path, ignore_errors=True)
+            tree.git("worktree", "prune")
+            tree.git("worktree", "add", "-q", "-f", "--detach", path, commit)
+        inside = ["git", "-C", str(path)]
+        run.output([*inside, "reset", "-q", "--hard", commit])
+        run.output([*inside, "clean", "-q", "-f", "-d", "-x"])
+    return path
+
+
+def _make(flavour: str, src: Path, obj: Path, log: TextIO) -> None:
+    """kbuild with a progress line; its whole output is kept beside the objects."""
+    jobs = os.cpu_count() or 2
+    argv = ["make", "-C", str(src), f"O={obj}", f"-j{jobs + 1}", f"LOCALVERSION=-{flavour}"]
+    argv.append("bzImage")
+    env = dict(
+        os.environ,
+        # Fixed, so that the same source gives the same kernel.
+        KBUILD_BUILD_TIMESTAMP="2026-01-01 00:00:00 UTC",
+        KBUILD_BUILD_USER="tiershift",
+        KBUILD_BUILD_HOST="lab",
+        KBUILD_BUILD_VERSION="1",
+        LC_ALL="C",
+    )
+    past = obj / "build.json"  # how long a whole build took here
+    whole = (GUESS[flavour], 0)
+    if past.exists():
+        data = json.loads(past.read_text(encoding="utf-8"))
+        whole = (int(data["seconds"]), int(data["steps"]))
+    log_path = obj / "build.log"
+    start = time.monotonic()
+    with open(log_path, "w", encoding="utf-8") as out, subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=env,
+    ) as process:
+        assert process.stdout
+        done = _watch(flavour, process.stdout, out, log, *whole)
+        code = process.wait()
+    seconds = time.monotonic() - start
+    if code:
+        bad = _first_errors(log_path.read_text(encoding="utf-8", errors="replace").splitlines())
+        raise LabError(f"building kernel {flavour} failed:\n{bad}", f"the whole log is {log_path}")
+    if done > WHOLE:
+        past.write_text(json.dumps({"seconds": seconds, "steps": done}), encoding="utf-8")
+    _say(log, f"[{flavour}] built in {_minutes(seconds)}", end=True)
+
+
+def _first_errors(lines: list[str]) -> str:
+    hits = [i for i, line in enumerate(lines) if re.search(r"\berror\b|\*\*\*", line, re.I)]
+    first = hits[0] if hits else len(lines)
+    return "\n".join("    " + line for line in lines[max(0, first - 5) : first + 10])
+
+
+def _watch(
+    flavour: str, pipe: TextIO, out: TextIO, log: TextIO, expected: int, steps: int
+) -> int:
+    start = last = time.monotonic()
+    done = 0
+    every = 1 if log.isatty() else 20
+    for line in pipe:
+        out.write(line)
+        done += 1
+        now = time.monotonic()
+        if now - last >= every:
+            last = now
+            share = f"{min(99, 100 * done // steps)} %, " if steps else ""
+            _say(
+                log,
+                f"[{flavour}] building: {share}{done} steps, {_minutes(now - start)} of about "
+                f"{_minutes(expected)}",
+            )
+    return done
+
+
+def _say(log: TextIO, text: str, end: bool = False) -> None:
+    if log.isatty():
+        log.write(f"\r\x1b[K{text}" + ("\n" if end else ""))
+    else:
+        log.write(text + "\n")
+    log.flush()
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def kernels(flavours: Iterable[str], log: TextIO = sys.stderr) -> list[KernelImage]:
+    """Several kernels, one after the other (each uses all cores)."""
+    return [kernel(flavour, log=log) for flavour in flavours]

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The lab's command line; every command is a thin call into one module."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import build, cache, guest, kconfig, report, scenario, soak, source, topology, tree
+from lab.errors import LabError
+
+RESULTS = cache.PROJECT / "docs" / "results"
+
+
+def _external(pairs: Sequence[str]) -> dict[str, Path]:
+    programs: dict[str, Path] = {}
+    for pair in pairs:
+        name, separator, path = pair.partition("=")
+        if not separator or not name:
+            raise LabError(f"--external {pair!r} is not NAME=PATH")
+        if not os.access(path, os.X_OK):
+            raise LabError(f"--external {name}: {path} is not an executable file")
+        programs[name] = Path(path).resolve()
+    return programs
+
+
+def _scenario(names: Sequence[str], args: argparse.Namespace, save: Path | None) -> int:
+    started = time.monotonic()
+    for name in names:
+        out_dir = cache.sub("runs") / name
+        result = scenario.run_scenario(
+            name,
+            kernels=build.kernel,
+            out_dir=out_dir,
+            cache=cache.root(),
+            external=_external(args.external),
+            contenders=args.contender or None,
+            progress=sys.stderr,
+        )
+        report.print_table(result)
+        report.write(result, out_dir)
+        print(f"JSON, Markdown and plot: {out_dir}")
+        if save:
+            report.write(result, save)
+    print(f"total time: {(time.monotonic() - started) / 60:.1f} minutes")
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """make run: the main job."""
+    return _scenario([args.scenario], args, RESULTS if args.save else None)
+
+
+def bench(args: argparse.Namespace) -> int:
+    """make bench: every scenario, results kept in docs/results."""
+    return _scenario(args.scenarios or scenario.list_scenarios(), args, RESULTS)
+
+
+def kernels(args: argparse.Namespace) -> int:
+    """make kernels: build, then one NAME=PATH line each."""
+    images = build.kernels(args.flavour or list(kconfig.FLAVOURS))
+    for image in images:
+        print(f"{image.flavour}={image.image}")
+    return 0
+
+
+def run_soak(args: argparse.Namespace) -> int:
+    """make soak: long torture on the debug kernel."""
+    return 0 if soak.soak(args.seconds, RESULTS, args.torture) else 1
+
+
+def shell(args: argparse.Namespace) -> int:
+    """make shell: an interactive guest."""
+    image = build.kernel(args.kernel)
+    out_dir = cache.sub("runs") / "shell"
+    out_dir.mkdir(exist_ok=True)
+    argv = guest.command_line(
+        image.image, topology.load(args.topology), "", out_dir=out_dir, append="loglevel=4"
+    )
+    cut = argv.index("--exec")
+    print(f"files written to {out_dir} stay; leave with exit or ctrl-d")
+    env = dict(os.environ, PATH=f"{Path(argv[0]).parent}:{os.environ['PATH']}")
+    return subprocess.call([a for a in argv[:cut] if a != "--verbose"], env=env)
+
+
+def make_tree(args: argparse.Namespace) -> int:
+    """make tree: check out the composed commits."""
+    version = args.base or source.newest()
+    path, head = tree.checkout_tree(version)
+    print(f"{path}: branch {tree.BRANCH} at {head[:12]} on {version}")
+    print("edit there; commit as a fixup of the commit a change belongs to")
+    print(f"(or as a new commit ending in `{tree.TRAILER}: NAME`); then make refresh")
+    return 0
+
+
+def refresh(args: argparse.Namespace) -> int:
+    """make refresh: write the edited tree back."""
+    changed = tree.refresh(args.base or source.newest())
+    print("changed rooms: " + (", ".join(changed) if changed else "none"))
+    return 0
+
+
+def series(args: argparse.Namespace) -> int:
+    """make series: export mails."""
+    version = args.base or source.newest()
+    out = Path(args.out).resolve() if args.out else cache.sub("series")
+    written = tree.export_series(version, out)
+    print(f"{len(written)} mails on {version}; apply with:")
+    print(f"  git am --empty=drop {out}/*/*.patch")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lab", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, function: object, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(function=function)
+        return command
+
+    def measuring(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--external", action="append", default=[], metavar="NAME=PATH")
+        command.add_argument("--contender", action="append", default=[], metavar="NAME")
+
+    command = add("run", run, "run one scenario (redis) and print its table")
+    command.add_argument("scenario", nargs="?", default="redis")
+    command.add_argument("--save", action="store_true", help="also write docs/results")
+    measuring(command)
+    command = add("bench", bench, "run scenarios and write docs/results")
+    command.add_argument("scenarios", nargs="*", metavar="SCENARIO")
+    measuring(command)
+    command = add("kernels", kernels, "build kernels and print their paths")
+    command.add_argument("flavour", nargs="*")
+    command = add("soak", run_soak, "long torture on the debug kernel, into docs/results")
+    command.add_argument("--seconds", type=int, default=120, help="of each torture (120)")
+    command.add_argument("torture", nargs="*")
+    command = add("shell", shell, "an interactive guest")
+    command.add_argument("--kernel", default="tiershift")
+    command.add_argument("--topology", default="two-tier")
+    for name, function, text in (
+        ("tree", make_tree, "check out the kernel tree for editing"),
+        ("refresh", refresh, "write the edited kernel tree back into linux/"),
+        ("series", series, "export the patch series"),
+    ):
+        command = add(name, function, text)
+        command.add_argument("--base", metavar="VERSION", help="default: the newest offered")
+        if name == "series":
+            command.add_argument("--out", metavar="DIRECTORY")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, and print an error a person can act on."""
+    args = _parser().parse_args(argv)
+    try:
+        return int(args.function(args))
+    except LabError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; what was finished is kept and the next run goes on", file=sys.stderr)
+        return 130

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Boot a kernel under virtme-ng and run one command in it.
+
+The guest sees the host's root read-only (9p) with tmpfs overlays, and
+``out_dir`` read-write at the same path.  It runs under TCG: /dev/kvm of the
+host is never used, so that every machine measures the same thing.
+
+A run is good only if the command's exit code came back, the kernel printed
+no warning and the guest ended by itself.  Everything else is a LabError that
+quotes the console.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from lab import cache
+from lab.errors import LabError
+from lab.topology import Topology
+
+# What a healthy kernel never prints.  Matched against console lines.
+WARNING = re.compile(
+    r"WARNING: |BUG: |BUG at |Oops: |\bOOPS\b|Kernel panic|general protection fault"
+    r"|INFO: task .* blocked for more than|INFO: rcu_\w+ (?:self-)?detected|INFO: possible"
+    r"|INFO: trying to register|inconsistent lock state|suspicious RCU usage"
+    r"|soft lockup|hard LOCKUP|Call Trace:|KASAN:|KCSAN:|UBSAN:|list_(?:add|del) corruption"
+    r"|Bad page (?:state|map)|page dumped because|ODEBUG|refcount_t: |unreferenced object"
+)
+# Lines that match WARNING and are no fault of the kernel.
+HARMLESS = re.compile(r"Speculative Return Stack Overflow|Spectre|RETBleed|MDS CPU bug|TAA")
+
+
+@dataclass
+class GuestResult:
+    """What came back from a guest."""
+
+    exit_code: int
+    console: str
+    out_dir: Path
+    seconds: float
+
+
+def kernel_warnings(console: str) -> list[str]:
+    """The console lines that say something is wrong with the kernel."""
+    return [
+        line
+        for line in console.splitlines()
+        if WARNING.search(line) and not HARMLESS.search(line)
+    ]
+
+
+def _virtme() -> str:
+    beside = Path(sys.executable).parent / "vng"
+    found = str(beside) if beside.exists() else shutil.which("vng")
+    if not found:
+        raise LabError("virtme-ng (vng) is not installed", "run `make setup`")
+    if not shutil.which("qemu-system-x86_64"):
+        raise LabError("qemu-system-x86_64 is not installed", "run `make setup`")
+    return found
+
+
+def _tail(text: str, lines: int = 25) -> str:
+    return "\n".join("    " + line for line in text.splitlines()[-lines:])
+
+
+def command_line(
+    kernel: Path,
+    topology: Topology,
+    script: str,
+    *,
+    out_dir: Path,
+    plugins: Sequence[str] = (),
+    append: str = "",
+    single_thread_tcg: bool = False,
+    icount: bool = False,
+) -> list[str]:
+    """The vng command that boots ``kernel`` and runs ``script``."""
+    qemu = topology.qemu_args()
+    if icount:
+        qemu += ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
+    elif single_thread_tcg:
+        qemu += ["-accel", "tcg,thread=single"]
+    for plugin in plugins:
+        qemu += ["-plugin", plugin]
+    return [
+        _virtme(),
+        "--run",
+        str(kernel),
+        "--disable-kvm",
+        "--disable-microvm",
+        "--force-9p",
+        "--verbose",
+        "--cpus",
+        str(topology.vcpus),
+        "--memory",
+        f"{topology.memory_mb}M",
+        f"--rwdir={out_dir}",
+        "--cwd",
+        str(cache.PROJECT),
+        "--user",
+        "root",
+        "--append",
+        f"nokaslr {append}".strip(),
+        "--qemu-opts=" + " ".join(shlex.quote(arg) for arg in qemu),
+        "--exec",
+        script,
+    ]
+
+
+def run(
+    kernel: Path,
+    topology: Topology,
+    command: str | Sequence[str],
+    *,
+    out_dir: Path,
+    timeout_s: int,
+    plugins: Sequence[str] = (),
+    append: str = "",
+    single_thread_tcg: bool = False,
+    icount: bool = False,
+    on_line: Callable[[str], None] | None = None,
+    check_warnings: bool = True,
+) -> GuestResult:
+    """Boot, run ``command`` as root, return its exit code and the console.
+
+    The command's own output goes to out_dir/output.log and, line by line, to
+    ``on_line``; the kernel's log is kept in out_dir/console.log.
+    """
+    if not kernel.exists():
+        raise LabError(f"kernel image {kernel} does not exist", "run `make kernels`")
+    out_dir = out_dir.resolve()
+    out_dir.mkdir(parents=True, exist_ok=True)
+    code_file = out_dir / "exit_code"
+    code_file.unlink(missing_ok=True)
+    text = command if isinstance(command, str) else shlex.join(command)
+    # A script file keeps quoting simple.  Its output goes to a file of its own:
+    # without udev in the guest, virtme-ng would mix it into the kernel's log.
+    script = out_dir / "command.sh"
+    output_file = out_dir / "output.log"
+    output_file.write_text("", encoding="utf-8")
+    script.write_text(
+        f"#!/bin/sh\n(\n{text}\n) > {shlex.quote(str(output_file))} 2>&1\n"
+        f"echo $? > {shlex.quote(str(code_file))}\n",
+        encoding="utf-8",
+    )
+    argv = command_line(
+        kernel,
+        topology,
+        f"/bin/sh {shlex.quote(str(script))}",
+        out_dir=out_dir,
+        plugins=plugins,
+        append=append,
+        single_thread_tcg=single_thread_tcg,
+        icount=icount,
+    )
+    start = time.monotonic()
+    console: list[str] = []
+    ended = threading.Event()
+    env = dict(os.environ, PATH=f"{Path(argv[0]).parent}:/usr/sbin:/sbin:{os.environ['PATH']}")
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=env,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr
+        readers = [
+            threading.Thread(target=_drain, args=(process.stderr, console)),
+            threading.Thread(target=_follow, args=(output_file, on_line, ended)),
+        ]
+        for reader in readers:
+            reader.start()
+        timed_out = False
+        try:
+            process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            _kill(process)
+            ended.set()
+        for reader in readers:
+            reader.join(timeout=10)
+    seconds = time.monotonic() - start
+    console_text = "\n".join(console)
+    output_text = output_file.read_text(encoding="utf-8", errors="replace")
+    (out_dir / "console.log").write_text(console_text, encoding="utf-8")
+    _judge(console_text, output_text, code_file, timed_out, timeout_s, check_warnings)
+    return GuestResult(int(code_file.read_text()), console_text, out_dir, seconds)
+
+
+def _drain(pipe: IO[str], lines: list[str]) -> None:
+    for line in pipe:
+        lines.append(line.rstrip("\r\n"))
+
+
+def _follow(path: Path, on_line: Callable[[str], None] | None, ended: threading.Event) -> None:
+    """Pass the lines of a growing file on as they come, and the rest at the end."""
+    if on_line is None:
+        return
+    with open(path, encoding="utf-8", errors="replace") as handle:
+        part = ""
+        while True:
+            last = ended.is_set()
+            part += handle.read()
+            *lines, part = part.split("\n")
+            for line in lines:
+                on_line(line)
+            if last:
+                return
+            ended.wait(0.3)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End the whole process group: vng starts QEMU through wrappers."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _judge(
+    console: str,
+    output: str,
+    code_file: Path,
+    timed_out: bool,
+    timeout_s: int,
+    check_warnings: bool,
+) -> None:
+    log = code_file.parent / "console.log"
+    bad = kernel_warnings(console)
+    if bad and check_warnings:
+        lines = console.splitlines()
+        first = lines.index(bad[0])
+        quote = "\n".join("    " + line for line in lines[max(0, first - 2) : first + 25])
+        raise LabError(f"the guest's kernel complained:\n{quote}", f"the whole log is {log}")
+    if timed_out:
+        raise LabError(
+            f"the guest did not end within {timeout_s} s and was killed; its last lines:\n"
+            + _tail(console + "\n" + output),
+            f"the whole log is {log}",
+        )
+    if not code_file.exists() or not code_file.read_text().strip():
+        if "virtme-ng-init" not in console and "Run /" not in console:
+            raise LabError(
+                "the kernel did not boot to user space; its last lines:\n" + _tail(console),
+                f"the whole log is {log}",
+            )
+        raise LabError(
+            "the guest was lost before its command ended; its last lines:\n"
+            + _tail(console + "\n" + output),
+            f"the whole log is {log}",
+        )

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The measuring instruments: two TCG plugins, and what they wrote.
+
+``access`` counts the loads and stores of user code by physical node and vCPU
+over time; ``insn`` counts instructions and locked operations per kernel symbol
+and vCPU.  What each counts, and what is not exact about it, is in the header
+comments of lab/plugin/access.c and insn.c.  Guest programs switch them on and
+off with the markers of lab/workloads/lab_marker.h, scripts with ``labmark``.
+
+Reading a result that the plugin itself calls invalid is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from lab import programs
+from lab.errors import LabError
+
+PLUGINS = Path(__file__).parent / "plugin"
+PLUGIN_FLAGS = (*programs.COMMON_FLAGS, "-shared", "-fPIC", "-fvisibility=hidden")
+
+# What only an idle CPU executes, or one that enters or leaves idle.  Under
+# emulation an idle CPU sleeps in `hlt`, so this is small; but how often it
+# wakes up depends on wall time.  What it calls of general use (locks, clocks,
+# the scheduler) cannot be told apart and stays in.
+IDLE_SYMBOLS = frozenset(
+    {
+        "account_idle_ticks",
+        "acpi_safe_halt",
+        "arch_cpu_idle",
+        "arch_cpu_idle_enter",
+        "arch_cpu_idle_exit",
+        "calc_load_nohz_start",
+        "calc_load_nohz_stop",
+        "can_stop_idle_tick",
+        "cpu_startup_entry",
+        "cpuidle_get_cpu_driver",
+        "cpuidle_idle_call",
+        "cpuidle_not_available",
+        "ct_idle_enter",
+        "ct_idle_exit",
+        "default_idle",
+        "default_idle_call",
+        "do_idle",
+        "nohz_balance_enter_idle",
+        "pick_task_idle",
+        "put_prev_task_idle",
+        "pv_native_safe_halt",
+        "sched_clock_idle_sleep_event",
+        "sched_clock_idle_wakeup_event",
+        "schedule_idle",
+        "set_next_task_idle",
+        "task_tick_idle",
+        "tick_nohz_get_sleep_length",
+        "tick_nohz_idle_enter",
+        "tick_nohz_idle_exit",
+        "tick_nohz_idle_got_tick",
+        "tick_nohz_idle_restart_tick",
+        "tick_nohz_idle_retain_tick",
+        "tick_nohz_idle_stop_tick",
+        "tick_nohz_next_event",
+        "tick_nohz_stop_idle",
+        "timer_base_try_to_set_idle",
+        "timer_clear_idle",
+    }
+)
+
+
+class SizedNode(Protocol):
+    """A node of a topology, as far as the access plugin cares."""
+
+    @property
+    def size_mb(self) -> int: ...
+
+
+class Machine(Protocol):
+    """A topology, as far as the access plugin cares."""
+
+    @property
+    def nodes(self) -> Sequence[SizedNode]: ...
+
+
+# Building and loading
+
+
+def build_plugins(cache_dir: Path) -> dict[str, Path]:
+    """Every plugin of lab/plugin, by name ("access", "insn")."""
+    headers = [*PLUGINS.glob("*.h"), programs.WORKLOADS / "lab_marker.h"]
+    return {
+        source.stem: programs.compile_c(
+            source, f"{source.stem}.so", PLUGIN_FLAGS, cache_dir=cache_dir, headers=headers
+        )
+        for source in sorted(PLUGINS.glob("*.c"))
+    }
+
+
+def _plugin(so: Path, **args: object) -> str:
+    parts = [str(so), *(f"{key}={value}" for key, value in args.items())]
+    for part in parts:
+        if "," in part or " " in part:
+            raise LabError(
+                f"QEMU cannot take the plugin argument {part!r}: it has a comma or a space",
+                "use directories without them",
+            )
+    return ",".join(parts)
+
+
+def access_plugin(
+    machine: Machine,
+    out: Path,
+    *,
+    plugins: dict[str, Path],
+    period_ms: int = 500,
+    lines: int = 0,
+    vcpus: Collection[int] = (),
+) -> str:
+    """The -plugin argument for access.so; ``vcpus`` empty means all of them.
+
+    The guest must run ``labmark calibrate`` before it measures.
+    """
+    if lines < 0 or lines & (lines - 1):
+        raise LabError(f"the model cache has {lines} lines", "use 0 or a power of two")
+    mask: dict[str, object] = {}
+    if vcpus:
+        mask["vcpus"] = hex(sum(1 << cpu for cpu in set(vcpus)))
+    sizes = ":".join(str(node.size_mb) for node in machine.nodes)
+    return _plugin(
+        plugins["access"], nodes=sizes, out=out, period_ms=period_ms, lines=lines, **mask
+    )
+
+
+def insn_plugin(system_map: Path, out: Path, *, plugins: dict[str, Path]) -> str:
+    """The -plugin argument for insn.so; ``system_map`` is that of the booted kernel."""
+    return _plugin(plugins["insn"], symbols=system_map, out=out)
+
+
+def _require(valid: bool, why: str, path: Path) -> None:
+    if not valid:
+        raise LabError(
+            f"the instrument says that its result {path.name} is invalid: {why}",
+            "see the header comment of the plugin in lab/plugin",
+        )
+
+
+# access.so
+
+
+@dataclass(frozen=True)
+class AccessSample:
+    """One line of access.so: counts since START, per vCPU and per node.
+
+    ``phase`` is the phase that the counts up to here belong to.  ``other`` is
+    what is no node's memory.
+    """
+
+    t_ms: int
+    event: str
+    region: int
+    phase: int
+    valid: bool
+    why: str
+    nodes: tuple[tuple[int, ...], ...]
+    other: tuple[int, ...]
+
+    def on_node(self, node: int) -> int:
+        """Accesses to a node by all vCPUs."""
+        return sum(vcpu[node] for vcpu in self.nodes)
+
+    @property
+    def total(self) -> int:
+        """Accesses to all nodes by all vCPUs."""
+        return sum(sum(vcpu) for vcpu in self.nodes)
+
+
+@dataclass(frozen=True)
+class HitRatio:
+    """The share of accesses that the fast nodes served in the time up to t_ms."""
+
+    t_ms: int
+    phase: int
+    ratio: float
+    accesses: int
+
+
+def parse_access_line(line: str) -> AccessSample:
+    """One line of JSON, also while the guest runs."""
+    data: dict[str, Any] = json.loads(line)
+    return AccessSample(
+        t_ms=data["t_ms"],
+        event=data["event"],
+        region=data["region"],
+        phase=data["phase"],
+        valid=data["valid"],
+        why=data["why"],
+        nodes=tuple(tuple(vcpu[f"node{n}"] for n in range(len(vcpu) - 1)) for vcpu in data["vcpu"]),
+        other=tuple(vcpu["other"] for vcpu in data["vcpu"]),
+    )
+
+
+def read_access(path: Path, region: int | None = None, check: bool = True) -> list[AccessSample]:
+    """The samples of one START...STOP region (by default the last), START included.
+
+    A result is valid only if the last line says so: what was wrong later in a
+    run casts doubt on the calibration before.
+    """
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    # A guest that was killed may leave half a line.
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    samples = [parse_access_line(line) for line in lines]
+    if not samples:
+        raise LabError(
+            f"access.so wrote nothing to {path}", "did QEMU load the plugin? see console.log"
+        )
+    if check:
+        _require(samples[-1].valid, samples[-1].why, path)
+    wanted = samples[-1].region if region is None else region
+    inside = [sample for sample in samples if sample.region == wanted]
+    if not inside:
+        raise LabError(
+            f"{path.name} has no region {wanted}, only 1 to {samples[-1].region}",
+            "a region begins with each START marker",
+        )
+    return inside
+
+
+def hit_ratio_series(samples: Iterable[AccessSample], fast: Collection[int]) -> list[HitRatio]:
+    """The hit ratio of the nodes ``fast`` in every interval that has accesses."""
+    series: list[HitRatio] = []
+    before: AccessSample | None = None
+    for sample in samples:
+        if before is not None:
+            total = sample.total - before.total
+            hits = sum(sample.on_node(n) - before.on_node(n) for n in fast)
+            if total > 0:
+                series.append(HitRatio(sample.t_ms, sample.phase, hits / total, total))
+        before = sample
+    return series
+
+
+# insn.so
+
+
+@dataclass(frozen=True)
+class SymbolCount:
+    """What one kernel symbol executed, per vCPU."""
+
+    name: str
+    insn: tuple[int, ...]
+    locked: tuple[int, ...]
+    rep: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class VcpuCount:
+    """What one vCPU executed: user code, and the kernel with its locked operations.
+
+    ``kernel_busy`` is ``kernel`` without IDLE_SYMBOLS.  Iterations of
+    instructions with a rep prefix are apart, and in no other figure.
+    """
+
+    user: int
+    user_locked: int
+    user_rep: int
+    kernel: int
+    kernel_busy: int
+    locked: int
+    rep: int
+
+
+@dataclass(frozen=True)
+class InsnTable:
+    """Counts by vCPU and by symbol (static functions of one name are added up)."""
+
+    vcpus: tuple[VcpuCount, ...]
+    symbols: dict[str, SymbolCount]
+
+
+@dataclass(frozen=True)
+class InsnResult:
+    """The last START...STOP region of a run: in total, and by phase."""
+
+    total: InsnTable
+    phases: dict[int, InsnTable]
+
+
+def _insn_table(data: dict[str, Any]) -> InsnTable:
+    symbols: dict[str, SymbolCount] = {}
+    for entry in data["symbols"]:
+        old = symbols.get(entry["name"])
+        rows = {key: tuple(entry[key]) for key in ("insn", "locked", "rep")}
+        if old:
+            rows = {
+                key: tuple(a + b for a, b in zip(row, getattr(old, key), strict=True))
+                for key, row in rows.items()
+            }
+        symbols[entry["name"]] = SymbolCount(name=entry["name"], **rows)
+    idle = [symbols[name].insn for name in IDLE_SYMBOLS & symbols.keys()]
+    vcpus = tuple(
+        VcpuCount(kernel_busy=counts["kernel"] - sum(row[cpu] for row in idle), **counts)
+        for cpu, counts in enumerate(data["vcpus"])
+    )
+    return InsnTable(vcpus, symbols)
+
+
+def read_insn(path: Path, check: bool = True) -> InsnResult:
+    """The result of insn.so."""
+    if not path.exists():
+        raise LabError(f"insn.so wrote no {path}", "did QEMU load the plugin? see console.log")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if check:
+        _require(data["valid"], data["why"], path)
+    return InsnResult(
+        total=_insn_table(data),
+        phases={phase["phase"]: _insn_table(phase) for phase in data["phases"]},
+    )

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Figures that compare contenders, derived from what agent and plugins wrote.
+
+Everything is of the measured interval, between the workload's START and STOP.
+"fast" is memory on nodes that have CPUs, "slow" is all other memory; "app" is
+the CPUs that the scenario calls the application's.
+
+Kernel instructions never include the idle loop, nor the iterations of rep
+instructions (lab/plugin/insn.c).  Their cost per promoted page is the
+difference to the contender without tiering over the same work, divided by
+the pages promoted; next to it stands what that difference is worth, because
+a small difference of two large counts is noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import instruments, topology
+
+PROMOTED = ("pgpromote_success",)
+DEMOTED = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged")
+SMOOTH_S = 2.0  # the hit ratio at a time is that of the seconds before it
+SHARE_OF_FINAL = 0.9
+MOVED = 0.05  # a ratio that rose by less has no convergence time
+SERIES_POINTS = 240
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the comparison."""
+
+    key: str
+    label: str
+    kind: str  # ratio, seconds, count, per_op, per_page, ns
+    note: str = ""
+
+
+ROWS = (
+    Row("hit_ratio_end", "fast-tier hit ratio at the end", "ratio"),
+    Row("hit_ratio", "fast-tier hit ratio, whole run", "ratio"),
+    Row("access_ns", "modelled memory access time at the end (HMAT)", "ns"),
+    Row("t90_s", "time to 90 % of the ratio at the end", "seconds"),
+    Row("t90_ops", "  operations until then", "count"),
+    Row("t90_best_s", "time to 90 % of the best contender's ratio", "seconds"),
+    Row("promoted", "pages promoted", "count"),
+    Row("demoted", "pages demoted", "count"),
+    Row("hint_faults", "NUMA hint faults", "count"),
+    Row("shootdowns_sent", "TLB shootdowns sent", "count"),
+    Row("shootdowns_received", "TLB shootdowns received, all CPUs", "count"),
+    Row("shootdowns_app", "TLB shootdown interrupts on app CPUs", "count"),
+    Row("app_kernel", "kernel instructions, app CPUs", "count"),
+    Row("app_kernel_per_op", "  per operation", "per_op"),
+    Row("app_per_page", "  more than without tiering, per promoted page", "per_page"),
+    Row("all_kernel", "kernel instructions, all CPUs", "count"),
+    Row("all_kernel_per_op", "  per operation", "per_op"),
+    Row("all_per_page", "  more than without tiering, per promoted page", "per_page"),
+    Row("app_locked", "locked operations in the kernel, app CPUs", "count"),
+    Row("thp_splits", "huge pages split", "count"),
+    Row("huge_kb_change", "change of huge mappings, KiB", "count"),
+    Row("hot_on_fast", "share of the true hot set on the fast node", "ratio"),
+    Row("ops", "operations", "count"),
+    Row("seconds", "guest seconds (emulated, not a speed)", "seconds"),
+)
+
+
+def fast_nodes(machine: topology.Topology) -> list[int]:
+    """The nodes that have CPUs."""
+    return [number for number, node in enumerate(machine.nodes) if node.cpus]
+
+
+# --- from the plugins' files ----------------------------------------------------
+
+
+def access_point(
+    sample: instruments.AccessSample, cpus: list[int], fast: list[int]
+) -> tuple[float, int, int]:
+    """(seconds since START, fast accesses, slow accesses) of some CPUs."""
+    quick = sum(sample.nodes[cpu][node] for cpu in cpus for node in fast)
+    total = sum(sum(sample.nodes[cpu]) for cpu in cpus)
+    return sample.t_ms / 1000, quick, total - quick
+
+
+def instruments_of(measure: Any, machine: topology.Topology, out: Path) -> dict[str, Any]:
+    """What the plugins measured, reduced to what the comparison needs."""
+    found: dict[str, Any] = {}
+    if "access" in measure.instruments:
+        fast = fast_nodes(machine)
+        samples = instruments.read_access(out / "access.jsonl")
+        points = [access_point(sample, measure.app_cpus, fast) for sample in samples]
+        step = max(1, len(points) // SERIES_POINTS)
+        found["access"] = [list(p) for p in points[:-1:step] + points[-1:]]
+    if "insn" in measure.instruments:
+        table = instruments.read_insn(out / "insn.json").total
+        found["insn"] = {
+            "vcpus": [asdict(vcpu) for vcpu in table.vcpus],
+            "top_symbols": top_symbols(table, measure.app_cpus),
+        }
+    return found
+
+
+def top_symbols(table: instruments.InsnTable, cpus: list[int], keep: int = 40) -> list[Any]:
+    """The kernel functions with most instructions, [name, app CPUs, all CPUs]."""
+    rows = [
+        [name, sum(count.insn[cpu] for cpu in cpus), sum(count.insn)]
+        for name, count in table.symbols.items()
+        if name not in instruments.IDLE_SYMBOLS
+    ]
+    return sorted(rows, key=lambda row: (-row[1], -row[2]))[:keep]
+
+
+# --- the hit ratio over time ----------------------------------------------------
+
+
+def ratio_between(points: list[list[float]], start: float, end: float) -> float | None:
+    """Fast share of the accesses between two times; None where nothing was counted."""
+    inside = [p for p in points if start - 1e-9 <= p[0] <= end + 1e-9]
+    if len(inside) < 2:
+        return None
+    fast = inside[-1][1] - inside[0][1]
+    total = fast + inside[-1][2] - inside[0][2]
+    return fast / total if total > 0 else None
+
+
+def ratio_series(points: list[list[float]]) -> list[tuple[float, float]]:
+    """(time, hit ratio over the SMOOTH_S before it)."""
+    series = []
+    for point in points:
+        if point[0] >= SMOOTH_S:
+            ratio = ratio_between(points, point[0] - SMOOTH_S, point[0])
+            if ratio is not None:
+                series.append((point[0], ratio))
+    return series
+
+
+def time_to(series: list[tuple[float, float]], target: float) -> float | None:
+    """When the ratio first reached a target."""
+    return next((t for t, ratio in series if ratio >= target), None)
+
+
+def ops_at(progress: list[dict[str, float]], t: float) -> float | None:
+    """Operations done at a time, between the workload's progress lines."""
+    before = {"t": 0.0, "ops": 0.0}
+    for point in progress:
+        if point["t"] >= t:
+            span = point["t"] - before["t"]
+            part = (t - before["t"]) / span if span > 0 else 1.0
+            return before["ops"] + part * (point["ops"] - before["ops"])
+        before = point
+    return None
+
+
+# --- one contender ----------------------------------------------------------------
+
+
+def _sum(delta: dict[str, int], names: tuple[str, ...]) -> int:
+    return sum(delta.get(name, 0) for name in names)
+
+
+def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, Any]) -> Any:
+    """The figures that need no other contender."""
+    measured, work = run["agent"]["measured"], run["agent"]["workload"]
+    delta, cpus = measured["delta"], setup["measure"]["app_cpus"]
+    figures: dict[str, Any] = {
+        "promoted": _sum(delta, PROMOTED),
+        "demoted": _sum(delta, DEMOTED),
+        "hint_faults": delta.get("numa_hint_faults", 0),
+        "shootdowns_sent": delta.get("nr_tlb_remote_flush"),
+        "shootdowns_received": delta.get("nr_tlb_remote_flush_received"),
+        "shootdowns_app": sum(measured["tlb_interrupts"][cpu] for cpu in cpus),
+        "thp_splits": delta.get("thp_split_page", 0),
+        "ops": work.get("ops"),
+        "seconds": work.get("seconds", measured["seconds"]),
+        "hot_on_fast": work.get("hot_on_fast"),
+    }
+    if "huge_kb_after" in work:
+        figures["huge_kb_change"] = work["huge_kb_after"] - work["huge_kb_before"]
+    if "access" in run:
+        figures.update(_access_figures(run, setup, machine))
+    if "insn" in run:
+        vcpus = run["insn"]["vcpus"]
+        figures["app_kernel"] = sum(vcpus[cpu]["kernel_busy"] for cpu in cpus)
+        figures["all_kernel"] = sum(vcpu["kernel_busy"] for vcpu in vcpus)
+        figures["app_locked"] = sum(vcpus[cpu]["locked"] for cpu in cpus)
+        if figures["ops"]:
+            figures["app_kernel_per_op"] = figures["app_kernel"] / figures["ops"]
+            figures["all_kernel_per_op"] = figures["all_kernel"] / figures["ops"]
+    return figures
+
+
+def _access_figures(
+    run: dict[str, Any], setup: dict[str, Any], machine: dict[str, Any]
+) -> dict[str, Any]:
+    points, progress = run["access"], run["agent"]["measured"]["progress"]
+    end = points[-1][0]
+    tail = min(setup["measure"]["tail_s"], end / 4)
+    final = ratio_between(points, end - tail, end)
+    series = ratio_series(points)
+    figures: dict[str, Any] = {
+        "hit_ratio_end": final,
+        "hit_ratio": ratio_between(points, 0, end),
+        "tail_s": tail,
+    }
+    if final is None or not series:
+        return figures
+    latency = {bool(node["cpus"]): node["latency_ns"] for node in machine["nodes"]}
+    if len(latency) == 2:
+        figures["access_ns"] = final * latency[True] + (1 - final) * latency[False]
+    if final - series[0][1] >= MOVED:
+        t90 = time_to(series, SHARE_OF_FINAL * final)
+        figures["t90_s"] = t90
+        figures["t90_ops"] = ops_at(progress, t90) if t90 is not None else None
+    return figures
+
+
+# --- all together -------------------------------------------------------------------
+
+
+def derive(result: dict[str, Any]) -> dict[str, Any]:
+    """{"figures": {contender: {row: value}}, "baseline": ..., "noise": ...}."""
+    setup, machine = result["setup"], result["machine"]
+    figures = {
+        run["name"]: of_contender(run, setup, machine) for run in result["contenders"]
+    }
+    best = max((f.get("hit_ratio_end") or 0.0 for f in figures.values()), default=0.0)
+    for run in result["contenders"]:
+        if "access" in run and best:
+            series = ratio_series(run["access"])
+            figures[run["name"]]["t90_best_s"] = time_to(series, SHARE_OF_FINAL * best)
+    idle = [run["name"] for run in result["contenders"] if run["mode"] == "none"]
+    noise = _noise(setup, result["contenders"], figures)
+    for name, row in figures.items():
+        if not idle or name in idle or not row.get("promoted") or not row.get("ops"):
+            continue
+        for who in ("app", "all"):
+            mine, zero = row.get(f"{who}_kernel_per_op"), figures[idle[0]].get(f"{who}_kernel_per_op")
+            if mine is None or zero is None:
+                continue
+            scale = row["ops"] / row["promoted"]
+            row[f"{who}_per_page"] = (mine - zero) * scale
+            if noise[who]:
+                row[f"{who}_per_page_noise"] = noise[who] * scale
+    return {"figures": figures, "baseline": idle[0] if idle else None, "noise": noise}
+
+
+def _noise(
+    setup: dict[str, Any], runs: list[dict[str, Any]], figures: dict[str, Any]
+) -> dict[str, Any]:
+    """Kernel instructions per operation by which two equal runs differ.
+
+    Measured where the scenario holds two contenders without tiering on the
+    same kernel, else what the scenario states, else unknown (0).
+    """
+    noise: dict[str, Any] = {
+        "app": setup["measure"]["noise_app_per_op"],
+        "all": setup["measure"]["noise_all_per_op"],
+        "source": "stated in the scenario file",
+    }
+    plain = [run for run in runs if run["mode"] == "none"]
+    twins = [run["name"] for run in plain if run["kernel"] == plain[0]["kernel"]]
+    if len(twins) > 1:
+        for who in ("app", "all"):
+            values = [figures[name].get(f"{who}_kernel_per_op", 0.0) for name in twins]
+            noise[who] = max(values) - min(values)
+        noise["source"] = "measured in this run: " + ", ".join(twins)
+    elif not noise["app"]:
+        noise["source"] = "not measured"
+    return noise
+
+
+def check(result: dict[str, Any]) -> list[str]:
+    """What does not hold; an empty list means that the comparison counts."""
+    rules, figures = result["setup"]["check"], result["metrics"]["figures"]
+    failures = []
+    for run in result["contenders"]:
+        name, row = run["name"], figures[run["name"]]
+        if run["mode"] == "none":
+            if row["promoted"]:
+                failures.append(f"{name}: {row['promoted']} pages promoted without tiering")
+            continue
+        if rules["rival_must_promote"] and not row["promoted"]:
+            failures.append(f"{name} promoted nothing: there is no comparison to make")
+        limit = rules["max_promoted_share"]
+        pages = sum((run["agent"].get("placement") or {}).get("pages", {}).values())
+        if limit and run["mode"] == "tiershift" and row["promoted"] > limit * pages:
+            failures.append(
+                f"{name} promoted {row['promoted']} of {pages} pages, more than {limit:.0%}"
+            )
+        if rules["same_huge_pages"] and run["mode"] == "tiershift":
+            if row.get("huge_kb_change") or row["thp_splits"]:
+                failures.append(
+                    f"{name}: huge mappings changed by {row.get('huge_kb_change')} KiB, "
+                    f"{row['thp_splits']} huge pages split"
+                )
+        low = rules["min_hit_ratio"]
+        if low and run["mode"] == "tiershift" and (row.get("hit_ratio_end") or 0) < low:
+            failures.append(f"{name}: hit ratio {row.get('hit_ratio_end')} is below {low}")
+        if not run["agent"]["workload"].get("verified", True):
+            failures.append(f"{name}: the workload did not verify its data")
+    return failures

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Booting: the machines are what they say, and no failure is taken for success."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import guest, topology
+from lab.build import KernelImage
+from lab.errors import LabError
+from lab.topology import Topology
+
+TIERS = "cat /sys/devices/virtual/memory_tiering/memory_tier*/nodelist"
+
+
+@pytest.mark.parametrize(
+    ("name", "tiers"), [("two-tier", ["0", "1"]), ("two-tier-nohmat", ["0-1"]), ("one-tier", ["0"])]
+)
+def test_topology(name: str, tiers: list[str], base_kernel: KernelImage, out_dir: Path) -> None:
+    machine = topology.load(name)
+    guest.run(base_kernel.image, machine, TIERS + "; nproc", out_dir=out_dir, timeout_s=120)
+    lines = (out_dir / "output.log").read_text().split()
+    assert sorted(lines[:-1]) == tiers
+    assert lines[-1] == str(machine.vcpus)
+
+
+def test_exit_code_comes_back(base_kernel: KernelImage, two_tier: Topology, out_dir: Path) -> None:
+    result = guest.run(base_kernel.image, two_tier, "exit 7", out_dir=out_dir, timeout_s=120)
+    assert result.exit_code == 7
+
+
+def test_kernel_warning_fails_the_run(
+    base_kernel: KernelImage, two_tier: Topology, out_dir: Path
+) -> None:
+    command = "echo '<4>WARNING: CPU: 0 PID: 1 at mm/test.c:1' > /dev/kmsg; sleep 1"
+    with pytest.raises(LabError, match="mm/test.c"):
+        guest.run(base_kernel.image, two_tier, command, out_dir=out_dir, timeout_s=120)
+
+
+def test_hanging_guest_is_killed(
+    base_kernel: KernelImage, two_tier: Topology, out_dir: Path
+) -> None:
+    with pytest.raises(LabError, match="did not end within 25 s"):
+        guest.run(base_kernel.image, two_tier, "sleep 1000", out_dir=out_dir, timeout_s=25)
+
+
+def test_lost_guest_fails(base_kernel: KernelImage, two_tier: Topology, out_dir: Path) -> None:
+    command = "echo o > /proc/sysrq-trigger; sleep 60"
+    with pytest.raises(LabError, match="lost"):
+        guest.run(base_kernel.image, two_tier, command, out_dir=out_dir, timeout_s=120)
+
+
+def test_kernel_that_does_not_boot(two_tier: Topology, out_dir: Path, tmp_path: Path) -> None:
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"not a kernel")
+    with pytest.raises(LabError, match="did not boot"):
+        guest.run(image, two_tier, "true", out_dir=out_dir, timeout_s=60)
+
+
+def test_sizes_are_checked() -> None:
+    with pytest.raises(LabError, match="unknown size"):
+        topology.load("two-tier", quick_mb=512)
+    with pytest.raises(LabError, match="no topology"):
+        topology.load("three-tier")

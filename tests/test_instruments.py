@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The instruments against known answers: what is counted is known by construction."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import cache, guest, instruments, programs
+from lab.build import KernelImage
+from lab.errors import LabError
+from lab.instruments import AccessSample, InsnResult
+from lab.topology import Topology
+
+FAST, SLOW = 0, 1
+# Other user code may run on the CPU for a moment (the guest's init, libc of the
+# program itself): this many counts too many are tolerated, none too few.
+STRAY = 2000
+
+
+@pytest.fixture(scope="module")
+def program() -> dict[str, Path]:
+    return programs.build_programs(cache.sub("programs"))
+
+
+@pytest.fixture(scope="module")
+def plugins() -> dict[str, Path]:
+    return instruments.build_plugins(cache.sub("programs"))
+
+
+def boot(kernel: KernelImage, machine: Topology, script: str, out: Path, *plugin: str) -> None:
+    result = guest.run(
+        kernel.image, machine, f"set -e\n{script}", out_dir=out, timeout_s=180, plugins=plugin
+    )
+    assert result.exit_code == 0, (out / "console.log").read_text()
+
+
+def about(counted: int, expected: int) -> bool:
+    return expected <= counted <= expected + STRAY
+
+
+def by_node(samples: list[AccessSample]) -> tuple[int, int]:
+    return samples[-1].on_node(FAST), samples[-1].on_node(SLOW)
+
+
+def test_access_known_answers(
+    base_kernel: KernelImage,
+    two_tier: Topology,
+    plugins: dict[str, Path],
+    program: dict[str, Path],
+    out_dir: Path,
+) -> None:
+    """N bytes K times are N * K accesses, on their node; a cache of L lines keeps L lines."""
+    out_dir.mkdir()
+    every, missed = out_dir / "every.json", out_dir / "missed.json"
+    # The same instrument a second time: QEMU loads a file only once, so copy it.
+    twin = {"access": out_dir / "twin.so"}
+    shutil.copy(plugins["access"], twin["access"])
+    touch = program["ka_touch"]
+    # node, count, stride, times, phases; expected in all; expected to miss 4096 lines
+    known = [
+        ((SLOW, 1000, 4096, 1000, 1), 1_000_000, 1_000_000),
+        ((SLOW, 500, 4096, 1000, 1), 500_000, 500_000),
+        ((FAST, 1000, 4096, 500, 1), 500_000, 500_000),
+        ((SLOW, 1024, 64, 500, 1), 512_000, 1024),
+        ((FAST, 4096, 64, 100, 1), 409_600, 4096),
+        # 64 pages fit the 4096 lines. The 65th shares the slot of the first: two
+        # that always miss, 63 that miss once.
+        ((FAST, 64, 4096, 1000, 1), 64_000, 64),
+        ((FAST, 65, 4096, 1000, 1), 65_000, 63 + 2 * 1000),
+        ((SLOW, 1000, 4096, 100, 3), 300_000, 300_000),
+        ((SLOW, 0, 0, 0, 1), 0, 0),
+    ]
+    script = [f"{program['labmark']} calibrate"]
+    script += [" ".join(map(str, (touch, *args))) for args, _, _ in known]
+    boot(
+        base_kernel,
+        two_tier,
+        "\n".join(script),
+        out_dir,
+        instruments.access_plugin(two_tier, every, plugins=plugins),
+        instruments.access_plugin(two_tier, missed, plugins=twin, lines=4096),
+    )
+    for region, (args, accesses, misses) in enumerate(known, start=1):
+        for path, expected in ((every, accesses), (missed, misses)):
+            counted = by_node(instruments.read_access(path, region))
+            there, elsewhere = counted[args[0]], counted[1 - args[0]]
+            assert about(there, expected), (args, path.name, counted)
+            assert about(elsewhere, 0), (args, path.name, counted)
+
+    # Three phases of the same work: three equal intervals, told apart by phase.
+    series = instruments.hit_ratio_series(instruments.read_access(every, 8), {FAST})
+    per_phase = [sum(s.accesses for s in series if s.phase == phase) for phase in range(3)]
+    assert all(about(n, 100_000) for n in per_phase), per_phase
+    assert all(s.ratio < 0.05 for s in series if s.accesses > 50_000)
+
+    empty = instruments.read_access(every, 9)
+    assert empty[-1].total < 100
+
+
+def test_insn_known_answers(
+    base_kernel: KernelImage,
+    two_tier: Topology,
+    plugins: dict[str, Path],
+    program: dict[str, Path],
+    out_dir: Path,
+) -> None:
+    """Loops of known length, known locked operations, a known number of system calls."""
+    out_dir.mkdir()
+    out = out_dir / "insn.json"
+    runs = [
+        ("plain", 1_000_000),
+        ("plain", 2_000_000),
+        ("locked", 100_000),
+        ("rep", 10_000),
+        ("getppid", 20_000),
+        ("getppid", 40_000),
+        ("phases", 10_000),
+        ("empty", 1),
+    ]
+    script = [f"{program['labmark']} calibrate"]
+    for what, times in runs:
+        script += [f"{program['ka_insn']} {what} {times}", f"cp {out} {out_dir}/{what}.{times}"]
+    access = out_dir / "access.json"
+    boot(
+        base_kernel,
+        two_tier,
+        "\n".join(script),
+        out_dir,
+        instruments.insn_plugin(base_kernel.system_map, out, plugins=plugins),
+        instruments.access_plugin(two_tier, access, plugins=plugins, vcpus=[1]),
+    )
+    result = {run: instruments.read_insn(out_dir / f"{run[0]}.{run[1]}") for run in runs}
+
+    def user(run: tuple[str, int]) -> tuple[int, int, int]:
+        counts = result[run].total.vcpus[0]
+        return counts.user, counts.user_locked, counts.user_rep
+
+    def getppid(table: instruments.InsnTable) -> int:
+        counts = table.symbols["__x64_sys_getppid"]
+        assert counts.insn[1] == 0, "the program was pinned to CPU 0"
+        return counts.insn[0]
+
+    for times in (1_000_000, 2_000_000):
+        insns, locked, rep = user(("plain", times))
+        assert about(insns, 4 * times)
+        assert locked < 50
+        assert rep < STRAY
+    insns, locked, _ = user(("locked", 100_000))
+    assert about(insns, 800_000)
+    assert 400_000 <= locked <= 400_000 + 50
+    insns, _, rep = user(("rep", 10_000))
+    assert about(insns, 40_000)
+    # QEMU makes one more iteration of it to find that the count is zero.
+    assert 640_000 <= rep <= 650_000 + STRAY
+    insns, locked, _ = user(("empty", 1))
+    assert insns < 100
+    assert locked == 0
+
+    # A function without a branch that nobody else calls: exact, and proportional.
+    length, rest = divmod(getppid(result["getppid", 20_000].total), 20_000)
+    assert length > 2
+    assert rest == 0
+    assert getppid(result["getppid", 40_000].total) == 40_000 * length
+    phases = result["phases", 10_000]
+    assert getppid(phases.phases[1]) == 10_000 * length
+    assert getppid(phases.phases[2]) == 20_000 * length
+    assert getppid(phases.total) == 30_000 * length
+    total = phases.total
+    for cpu in range(2):
+        assert total.vcpus[cpu].kernel == sum(s.insn[cpu] for s in total.symbols.values())
+        assert total.vcpus[cpu].locked == sum(s.locked[cpu] for s in total.symbols.values())
+
+    # All of the above was on vCPU 0, which the other instrument was not to count.
+    for region in range(1, len(runs) + 1):
+        samples = instruments.read_access(access, region)
+        assert sum(samples[-1].nodes[0]) == 0
+
+
+def test_insn_repeats(
+    base_kernel: KernelImage,
+    two_tier: Topology,
+    plugins: dict[str, Path],
+    program: dict[str, Path],
+    out_dir: Path,
+) -> None:
+    """The same work in two guests: kernel instructions agree to 0.5 %."""
+    results: list[InsnResult] = []
+    for name in ("one", "two"):
+        out = out_dir / name / "insn.json"
+        out.parent.mkdir(parents=True)
+        boot(
+            base_kernel,
+            two_tier,
+            f"{program['ka_insn']} getppid 100000",
+            out.parent,
+            instruments.insn_plugin(base_kernel.system_map, out, plugins=plugins),
+        )
+        results.append(instruments.read_insn(out))
+    # vCPU 1 has nothing to do: part of what it executes is idling. vCPU 0 never idles.
+    for result in results:
+        busy, idle = result.total.vcpus
+        assert idle.kernel_busy < idle.kernel
+        assert busy.kernel_busy > 0.999 * busy.kernel
+    one, two = (result.total.vcpus[0].kernel for result in results)
+    assert one > 100_000
+    assert abs(one - two) <= 0.005 * one, (one, two)
+
+
+def test_a_wrong_map_is_noticed(
+    base_kernel: KernelImage,
+    two_tier: Topology,
+    plugins: dict[str, Path],
+    program: dict[str, Path],
+    out_dir: Path,
+) -> None:
+    """Other node sizes, and other kernel addresses, than those of the machine."""
+    out_dir.mkdir()
+    access, insn, shifted = out_dir / "a.json", out_dir / "i.json", out_dir / "System.map"
+    text = base_kernel.system_map.read_text()
+    lines = [line.split(" ", 1) for line in text.splitlines()]
+    shifted.write_text(
+        "".join(
+            f"{int(addr, 16) + (0x200000 if addr.startswith('ffff') else 0):016x} {rest}\n"
+            for addr, rest in lines
+        )
+    )
+    sizes = {"fast_mb": two_tier.nodes[SLOW].size_mb, "slow_mb": two_tier.nodes[FAST].size_mb}
+    boot(
+        base_kernel,
+        two_tier,
+        f"{program['labmark']} calibrate\n{program['ka_touch']} {SLOW} 100 4096 100",
+        out_dir,
+        instruments.access_plugin(two_tier.resized(**sizes), access, plugins=plugins),
+        instruments.insn_plugin(shifted, insn, plugins=plugins),
+    )
+    with pytest.raises(LabError, match="on the wrong node"):
+        instruments.read_access(access)
+    with pytest.raises(LabError, match="entry_SYSCALL_64 is not where"):
+        instruments.read_insn(insn)
+
+
+def test_uncalibrated_is_invalid(tmp_path: Path) -> None:
+    """What the plugin calls invalid is not read by accident."""
+    line = (
+        '{"t_ms":0,"event":"final","region":1,"phase":0,"final":true,"valid":false,'
+        '"why":"node 1 was not calibrated","vcpu":[{"node0":1,"node1":2,"other":3}]}\n'
+    )
+    path = tmp_path / "access.json"
+    path.write_text(line + '{"t_ms":1,"ev')
+    with pytest.raises(LabError, match="node 1 was not calibrated"):
+        instruments.read_access(path)
+    assert instruments.read_access(path, check=False)[0].on_node(1) == 2
+    with pytest.raises(LabError, match="no region 2"):
+        instruments.read_access(path, 2, check=False)
+    with pytest.raises(LabError, match="wrote nothing"):
+        instruments.read_access(tmp_path / "none")
+    with pytest.raises(LabError, match="wrote no"):
+        instruments.read_insn(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("access", "nodes=512:768,out=/dev/null,bogus=1", 'bad argument "bogus=1"'),
+        ("access", "nodes=512:768,out=/dev/null,lines=1000", 'bad argument "lines=1000"'),
+        ("access", "nodes=512:,out=/dev/null", 'bad argument "nodes=512:"'),
+        ("access", "out=/dev/null", "needs nodes="),
+        ("insn", "symbols=/dev/null,out=/dev/null", "no entry_SYSCALL_64"),
+        ("insn", "out=/dev/null", "needs symbols="),
+    ],
+)
+def test_bad_arguments(name: str, args: str, message: str, plugins: dict[str, Path]) -> None:
+    """A mistake in the arguments keeps QEMU from starting, and says why."""
+    done = subprocess.run(
+        ["qemu-system-x86_64", "-display", "none", "-plugin", f"{plugins[name]},{args}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+# Includes a plugin's source to get at what is static there. QEMU's functions
+# are never reached, so they may stay undefined.
+UNIT = """
+#include "{plugin}"
+
+int main(void)
+{{
+	qemu_info_t info = {{ .target_name = "x86_64", .system_emulation = true }};
+
+{body}
+	return 0;
+}}
+"""
+API_CHECK = """
+	info.version.cur = LAB_PLUGIN_API + 1;
+	return qemu_plugin_install(1, &info, 0, NULL) == -1 ? 0 : 1;
+"""
+# Bytes, expected locked, expected rep-prefixed string instruction.
+ENCODINGS = [
+    ("f0 ff 07", 1, 0),  # lock incl (%rdi)
+    ("f0 48 0f c1 07", 1, 0),  # lock xadd %rax,(%rdi)
+    ("3e f0 83 0c 24 00", 1, 0),  # ds lock orl $0,(%rsp)
+    ("65 48 87 05 00 00 00 00", 1, 0),  # xchg %rax,%gs:0(%rip)
+    ("66 87 07", 1, 0),  # xchg %ax,(%rdi)
+    ("44 86 07", 1, 0),  # xchg %r8b,(%rdi)
+    ("48 87 c2", 0, 0),  # xchg %rax,%rdx
+    ("87 c9", 0, 0),  # xchg %ecx,%ecx
+    ("48 87", 0, 0),  # cut short: never read beyond the end
+    ("f3 48 a5", 0, 1),  # rep movsq
+    ("f3 aa", 0, 1),  # rep stosb
+    ("f2 ae", 0, 1),  # repne scasb
+    ("67 f3 66 ab", 0, 1),  # rep stosw with 32-bit addresses
+    ("48 a5", 0, 0),  # movsq
+    ("f3 90", 0, 0),  # pause
+    ("f3 c3", 0, 0),  # rep ret
+    ("f3 0f b8 c0", 0, 0),  # popcnt
+    ("0f b1 17", 0, 0),  # cmpxchg without lock
+    ("89 f0", 0, 0),  # f0 as an operand
+]
+
+
+def unit(plugin: str, body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    source, binary = tmp_path / "unit.c", tmp_path / "unit"
+    source.write_text(UNIT.format(plugin=plugin, body=body))
+    flags = ["-std=gnu11", "-static", "-Wl,--unresolved-symbols=ignore-all"]
+    include = f"-I{instruments.PLUGINS}"
+    subprocess.run([programs.COMPILER, *flags, include, source, "-o", binary], check=True)
+    return subprocess.run([binary], capture_output=True, text=True, check=False, timeout=30)
+
+
+@pytest.mark.parametrize("plugin", ["access.c", "insn.c"])
+def test_other_qemu_is_refused(plugin: str, tmp_path: Path) -> None:
+    """An unknown version of the plugin interface is refused with a reason."""
+    done = unit(plugin, API_CHECK, tmp_path)
+    assert done.returncode == 0
+    assert "has plugin interface 2, built for 1" in done.stderr
+
+
+def test_decoder(tmp_path: Path) -> None:
+    """Locked operations and rep-prefixed strings are told from look-alikes."""
+    body = "\t(void)info;\n"
+    for encoding, locked, rep in ENCODINGS:
+        code = encoding.split()
+        array = ", ".join(f"0x{byte}" for byte in code)
+        body += (
+            f"\t{{ struct decoded d = decode((const uint8_t[]){{ {array} }}, {len(code)});\n"
+            f"\t  if (d.locked != {locked} || d.rep_string != {rep})\n"
+            f'\t\treturn fprintf(stderr, "{encoding}\\n"), 1; }}\n'
+        )
+    done = unit("insn.c", body, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_programs_are_cached_by_content(tmp_path: Path) -> None:
+    """Nothing is built twice, and nothing stale is used."""
+    source = tmp_path / "hello.c"
+    source.write_text('#include "value.h"\nint main(void) { return VALUE; }\n')
+    (tmp_path / "value.h").write_text("#define VALUE 3\n")
+    first = programs.build_guest_program(source, tmp_path / "cache")
+    stamp = first.stat().st_mtime_ns
+    again = programs.build_guest_program(source, tmp_path / "cache")
+    assert again == first
+    assert again.stat().st_mtime_ns == stamp
+    assert subprocess.run([first], check=False).returncode == 3
+    (tmp_path / "value.h").write_text("#define VALUE 4\n")
+    other = programs.build_guest_program(source, tmp_path / "cache")
+    assert other != first
+    assert subprocess.run([other], check=False).returncode == 4
+    source.write_text("int main(void) { return x; }\n")
+    with pytest.raises(LabError, match="undeclared"):
+        programs.build_guest_program(source, tmp_path / "cache")

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0
+"""KTAP reading: silence, crashes and skips must never look like success."""
+
+from lab.ktap import Case, parse
+
+
+def test_results_and_directives() -> None:
+    text = "TAP version 13\n1..3\nok 1 one\nnot ok 2 - two\nok 3 three # SKIP no memory\n"
+    assert parse(text, 1) == [
+        Case("one", "pass"),
+        Case("two", "fail"),
+        Case("three", "skip", "no memory"),
+    ]
+
+
+def test_program_that_dies_before_its_plan_is_done_fails() -> None:
+    cases = parse("1..2\nok 1 one\n", 139)
+    assert [case.outcome for case in cases] == ["pass", "fail"]
+    assert "139" in cases[1].reason
+
+
+def test_all_ok_but_bad_exit_code_fails() -> None:
+    assert parse("1..1\nok 1 one\n", 1)[-1].outcome == "fail"
+
+
+def test_whole_program_skipped() -> None:
+    assert parse("1..0 # SKIP no slow tier\n", 4) == [Case("all", "skip", "no slow tier")]
+
+
+def test_no_ktap_counts_by_exit_code() -> None:
+    assert parse("hello\n", 0)[0].outcome == "pass"
+    assert parse("hello\n", 2)[0].outcome == "fail"
+    assert parse("needs root\n", 4) == [Case("all", "skip", "needs root")]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel's selftests as pytest results, one sub-result per KTAP case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import guest, selftests, topology
+from lab.build import KernelImage
+from lab.ktap import Case
+from lab.selftests import Program
+
+TIER = (Program("promote_test", timeout_s=120), Program("kmmscand_test", timeout_s=240))
+
+
+def _report(subtests: pytest.Subtests, cases: dict[str, list[Case]]) -> None:
+    for program, found in cases.items():
+        for case in found:
+            with subtests.test(msg=f"{program}: {case.name}"):
+                if case.outcome == "skip":
+                    pytest.skip(case.reason or "the selftest gives no reason")
+                assert case.outcome == "pass", case.reason or "not ok"
+
+
+def test_mm_selftests_pass_as_on_base(
+    base_kernel: KernelImage,
+    tiershift_kernel: KernelImage,
+    out_dir: Path,
+    subtests: pytest.Subtests,
+) -> None:
+    """Nothing that passes on the base kernel may fail or vanish on ours."""
+    machine = topology.load("two-tier", fast_cpus=4, fast_mb=1024, slow_mb=1024)
+    names = [program.name for program in selftests.MM]
+    on_base = selftests.cached_base(
+        base_kernel, selftests.programs(base_kernel, "mm", names), machine, out_dir / "base"
+    )
+    programs = selftests.programs(tiershift_kernel, "mm", names)
+    on_ours = selftests.run_programs(
+        tiershift_kernel, programs, selftests.MM, machine, out_dir / "ours"
+    )
+    passed = 0
+    for program, cases in on_base.items():
+        # some programs use one name for several cases: compare by position
+        assert len(on_ours[program]) == len(cases), f"{program} reports other cases than on base"
+        for base, ours in zip(cases, on_ours[program], strict=True):
+            if base.outcome != "pass":
+                continue
+            passed += 1
+            with subtests.test(msg=f"{program}: {base.name}"):
+                assert ours.outcome == "pass", f"passes on base, here: {ours}"
+    assert passed > 500, "the selftests hardly ran on the base kernel"
+
+
+@pytest.mark.parametrize("flavour", ["tiershift", "debug"])
+def test_tier_selftests(
+    flavour: str, request: pytest.FixtureRequest, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
+    programs = selftests.programs(kernel, "tier")
+    machine = topology.load("two-tier", fast_mb=768, slow_mb=768)
+    cases = selftests.run_programs(kernel, programs, TIER, machine, out_dir, prepare="true")
+    assert any(case.outcome == "pass" for found in cases.values() for case in found)
+    _report(subtests, cases)
+
+
+@pytest.mark.parametrize("name", ["one-tier", "two-tier-nohmat"])
+def test_one_tier_machine_gets_a_clear_error(
+    name: str, tiershift_kernel: KernelImage, out_dir: Path
+) -> None:
+    """Enabling without a slow tier: ENODEV, a message that says what to do, still off."""
+    result = guest.run(
+        tiershift_kernel.image,
+        topology.load(name),
+        "cd /sys/kernel/mm/kmmscand && ! echo 1 > enabled && [ $(cat enabled) = 0 ]",
+        out_dir=out_dir,
+        timeout_s=120,
+    )
+    assert result.exit_code == 0, (out_dir / "output.log").read_text()
+    assert "kmmscand" in result.console and "tier" in result.console
