@@ -56,7 +56,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
 	"${sudo[@]}" apt-get -q update >"$log" 2>&1 || fail "apt-get update failed" "$network"
 	"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -y --no-install-recommends \
 		install "${missing[@]}" >>"$log" 2>&1 || fail "apt-get could not install: ${missing[*]}" "$network"
-elif ! apt-cache madison linux-source-6.12 2>/dev/null | grep -q .; then
+elif [ -z "$(apt-cache madison linux-source-6.12 2>/dev/null)" ]; then
 	fail "the package lists are empty" "run apt-get update as root"
 fi
 

@@ -24,6 +24,7 @@ Standard library only, and few wake-ups: Python is slow under emulation.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -152,18 +153,18 @@ class Program:
         self.lines: list[str] = []
         self._rest = b""
         self._log = log
-        cpus = set(spec["cpus"])
+        cpus = ",".join(str(cpu) for cpu in spec["cpus"])
+        argv = ["/usr/bin/taskset", "-c", cpus, *spec["argv"]]
         environment = dict(os.environ, **spec.get("env", {}))
         with open(log, "wb") as output:
             try:
                 self.process = subprocess.Popen(
-                    spec["argv"],
+                    argv,
                     stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
                     stdout=subprocess.PIPE if pipe else output,
                     stderr=output,
                     env=environment,
                     start_new_session=True,
-                    preexec_fn=lambda: os.sched_setaffinity(0, cpus),
                 )
             except OSError as error:
                 raise JobError(f"cannot start {spec['argv'][0]}: {error.strerror}") from error
@@ -224,10 +225,8 @@ class Program:
         raise self.fail("printed no RESULT line")
 
     def signal_group(self, number: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
     def kill(self) -> None:
         self.signal_group(signal.SIGKILL)
@@ -275,15 +274,16 @@ class Recorder:
         self.last = self._all()
 
     def result(self) -> dict[str, Any]:
-        before, after = self.first["vmstat"], self.last["vmstat"]
+        first, last = self.first, self.last
+        before, after = first["vmstat"], last["vmstat"]
         return {
             "seconds": self.ended - self.began,
             "before": before,
             "delta": {name: after[name] - before.get(name, 0) for name in after},
-            "tlb_interrupts": [b - a for a, b in zip(self.first["tlb"], self.last["tlb"])],
+            "tlb_interrupts": [b - a for a, b in zip(first["tlb"], last["tlb"], strict=True)],
             "cpu_ticks": {
-                cpu: [b - a for a, b in zip(self.first["ticks"][cpu], ticks)]
-                for cpu, ticks in self.last["ticks"].items()
+                cpu: [b - a for a, b in zip(first["ticks"][cpu], ticks, strict=True)]
+                for cpu, ticks in last["ticks"].items()
             },
             "series": self.series,
             "progress": self.progress,

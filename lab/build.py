@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 from lab import cache, kconfig, run, source, tree
 from lab.errors import LabError
@@ -55,9 +55,10 @@ class KernelImage:
 
 
 def _compiler() -> str:
-    return run.output(["gcc", "--version"]).partition("\n")[0] + run.output(
-        ["ld", "--version"]
-    ).partition("\n")[0]
+    return (
+        run.output(["gcc", "--version"]).partition("\n")[0]
+        + run.output(["ld", "--version"]).partition("\n")[0]
+    )
 
 
 def commit_of(flavour: str, version: str) -> str:
@@ -158,14 +159,17 @@ def _make(flavour: str, src: Path, obj: Path, log: TextIO) -> None:
         whole = (int(data["seconds"]), int(data["steps"]))
     log_path = obj / "build.log"
     start = time.monotonic()
-    with open(log_path, "w", encoding="utf-8") as out, subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=env,
-    ) as process:
+    with (
+        open(log_path, "w", encoding="utf-8") as out,
+        subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=env,
+        ) as process,
+    ):
         assert process.stdout
         done = _watch(flavour, process.stdout, out, log, *whole)
         code = process.wait()
@@ -184,9 +188,7 @@ def _first_errors(lines: list[str]) -> str:
     return "\n".join("    " + line for line in lines[max(0, first - 5) : first + 10])
 
 
-def _watch(
-    flavour: str, pipe: TextIO, out: TextIO, log: TextIO, expected: int, steps: int
-) -> int:
+def _watch(flavour: str, pipe: IO[str], out: TextIO, log: TextIO, expected: int, steps: int) -> int:
     start = last = time.monotonic()
     done = 0
     every = 1 if log.isatty() else 20

@@ -12,6 +12,7 @@ quotes the console.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -55,9 +56,7 @@ class GuestResult:
 def kernel_warnings(console: str) -> list[str]:
     """The console lines that say something is wrong with the kernel."""
     return [
-        line
-        for line in console.splitlines()
-        if WARNING.search(line) and not HARMLESS.search(line)
+        line for line in console.splitlines() if WARNING.search(line) and not HARMLESS.search(line)
     ]
 
 
@@ -228,10 +227,8 @@ def _follow(path: Path, on_line: Callable[[str], None] | None, ended: threading.
 
 def _kill(process: subprocess.Popen[str]) -> None:
     """End the whole process group: vng starts QEMU through wrappers."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

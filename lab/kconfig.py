@@ -41,10 +41,10 @@ def configure(src: Path, obj: Path, flavour: str) -> None:
     """Write obj/.config; kbuild then recompiles only what a changed option touches."""
     obj.mkdir(parents=True, exist_ok=True)
     config = obj / ".config"
-    make = ["make", "-s", "-C", src, f"O={obj}"]
+    make: list[str | Path] = ["make", "-s", "-C", src, f"O={obj}"]
     todo = "run it by hand to see more, or delete that directory"
     run.output([*make, "tinyconfig"], todo=todo)
-    merge = [src / "scripts/kconfig/merge_config.sh", "-m", "-O", obj, config]
+    merge: list[str | Path] = [src / "scripts/kconfig/merge_config.sh", "-m", "-O", obj, config]
     run.output(["sh", *merge, *fragments(flavour)], cwd=src, todo=todo)
     run.output([*make, "olddefconfig"], todo=todo)
     _check(config, flavour)

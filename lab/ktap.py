@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_RESULT = re.compile(r"^\s*(?:# )*(ok|not ok)\s+(\d+)\s*-?\s*(.*?)(?:\s+#\s*(SKIP|XFAIL|TODO)\s*(.*))?$")
+_RESULT = re.compile(
+    r"^\s*(?:# )*(ok|not ok)\s+(\d+)\s*-?\s*(.*?)(?:\s+#\s*(SKIP|XFAIL|TODO)\s*(.*))?$"
+)
 _PLAN = re.compile(r"^\s*(?:# )*1\.\.(\d+)(?:\s*#\s*SKIP\s*(.*))?\s*$")
 KSFT_SKIP = 4
 
@@ -52,7 +54,11 @@ def parse(text: str, exit_code: int) -> list[Case]:
         )
     if not cases:
         outcome = "pass" if exit_code == 0 else "fail"
-        return [Case("exit code", outcome, f"no KTAP output, exit code {exit_code}: {_last_words(text)}")]
+        return [
+            Case(
+                "exit code", outcome, f"no KTAP output, exit code {exit_code}: {_last_words(text)}"
+            )
+        ]
     if exit_code not in (0, KSFT_SKIP) and not any(c.outcome == "fail" for c in cases):
         cases.append(Case("exit code", "fail", f"exit code {exit_code}"))
     return cases

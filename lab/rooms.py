@@ -74,7 +74,8 @@ def series() -> list[Room]:
     """The rooms of linux/series in order."""
     path = LINUX / "series"
     names = [
-        name for line in path.read_text(encoding="utf-8").splitlines()
+        name
+        for line in path.read_text(encoding="utf-8").splitlines()
         if (name := line.partition("#")[0].strip())
     ]
     rooms = []
@@ -119,8 +120,7 @@ def explain_reject(patch: Path, git_says: str) -> str:
     a file that does not fit; the hunk's header names its function.
     """
     failed = {
-        (name, int(line))
-        for name, line in re.findall(r"patch failed: (\S+?):(\d+)", git_says)
+        (name, int(line)) for name, line in re.findall(r"patch failed: (\S+?):(\d+)", git_says)
     }
     missing = set(re.findall(r"error: (\S+): (?:No such file|does not exist)", git_says))
     rows = []

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO, get_args, get_origin, get_type_hints
 
-from lab import guest, instruments, metrics, programs, topology
 from lab import cache as lab_cache
+from lab import guest, instruments, metrics, programs, topology
 from lab.errors import LabError
 
 SCHEMA = 1
@@ -160,6 +160,7 @@ class Scenario:
     load: Process | None = None
     placement: Placement | None = None
     check: Check = field(default_factory=Check)
+    bench: bool = True  # false: needs a program that only its user has
 
 
 # --- reading a file -----------------------------------------------------------
@@ -178,11 +179,11 @@ def _convert(value: Any, kind: Any, where: str) -> Any:
         return {key: _convert(item, args[1], f"{where}.{key}") for key, item in value.items()}
     if type(None) in args:
         return _convert(value, next(a for a in args if a is not type(None)), where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and type(value) is int:
         return float(value)
-    if isinstance(kind, type) and isinstance(value, kind):
-        if kind is not int or not isinstance(value, bool):
-            return value
+    is_bool = isinstance(value, bool)  # which Python counts as an int
+    if isinstance(kind, type) and isinstance(value, kind) and is_bool == (kind is bool):
+        return value
     want = getattr(kind, "__name__", None) if not args else str(kind)
     raise LabError(f"{where}: {value!r} is not a {want}", "compare it with zipf-4k.toml")
 
@@ -244,7 +245,9 @@ def _validate(scenario: Scenario, where: str) -> None:
     names = [contender.name for contender in scenario.contender]
     for contender in scenario.contender:
         if contender.mode in LATER:
-            raise LabError(f"{where}: mode {contender.mode!r} is not there yet", LATER[contender.mode])
+            raise LabError(
+                f"{where}: mode {contender.mode!r} is not there yet", LATER[contender.mode]
+            )
         if contender.mode not in MODES:
             raise LabError(
                 f"{where}: contender {contender.name}: unknown mode {contender.mode!r}",
@@ -255,7 +258,7 @@ def _validate(scenario: Scenario, where: str) -> None:
         for path in contender.settings:
             if not path.startswith(("/proc/sys/", "/sys/")):
                 raise LabError(
-                    f"{where}: contender {contender.name}: setting {path!r} is not a kernel tunable",
+                    f"{where}: contender {contender.name}: {path!r} is not a kernel tunable",
                     "write the whole path, below /proc/sys/ or /sys/",
                 )
 
@@ -273,16 +276,21 @@ def _cpu_lists(scenario: Scenario) -> list[tuple[str, list[int]]]:
     return lists
 
 
-def list_scenarios() -> list[str]:
+def names() -> list[str]:
     """The scenarios that exist."""
     return sorted(path.stem for path in DIRECTORY.glob("*.toml"))
+
+
+def list_scenarios() -> list[str]:
+    """The scenarios that `make bench` runs."""
+    return [name for name in names() if load(name).bench]
 
 
 def load(name: str) -> Scenario:
     """Read and check a scenario by name."""
     path = DIRECTORY / f"{name}.toml"
     if not path.exists():
-        raise LabError(f"no scenario named {name!r}", "there are: " + ", ".join(list_scenarios()))
+        raise LabError(f"no scenario named {name!r}", "there are: " + ", ".join(names()))
     return parse(name, path.read_text(encoding="utf-8"), path.name)
 
 
@@ -294,7 +302,9 @@ def _program(name: str, built: dict[str, Path], external: dict[str, Path], out: 
     if name in external:
         path = external[name]
         if not os.access(path, os.X_OK):
-            raise LabError(f"--external {name}={path}: no such program", "give the path of a binary")
+            raise LabError(
+                f"--external {name}={path}: no such program", "give the path of a binary"
+            )
     elif name in built:
         path = built[name]
     else:
@@ -467,9 +477,7 @@ def _plugins(scenario: Scenario, kernel: Kernel, out: Path, cache: Path) -> list
             )
         )
     if "insn" in measure.instruments:
-        args.append(
-            instruments.insn_plugin(kernel.system_map, out / "insn.json", plugins=built)
-        )
+        args.append(instruments.insn_plugin(kernel.system_map, out / "insn.json", plugins=built))
     return args
 
 
@@ -608,7 +616,6 @@ def run_scenario(
     }
     result["metrics"] = metrics.derive(result)
     result["failures"] = metrics.check(result)
-    (out_dir / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
 
 

@@ -71,8 +71,12 @@ def _make(
     run.output(["make", "-s", "-C", src, f"O={obj}", "headers"])
     run.output(
         [
-            "make", "-s", "-C", src / "tools/testing/selftests" / collection,
-            f"OUTPUT={partial}", f"KHDR_INCLUDES=-isystem {obj}/usr/include",
+            "make",
+            "-s",
+            "-C",
+            src / "tools/testing/selftests" / collection,
+            f"OUTPUT={partial}",
+            f"KHDR_INCLUDES=-isystem {obj}/usr/include",
             *(["all"] if names is None else [f"{partial}/{name}" for name in names]),
         ]
     )

@@ -24,7 +24,9 @@ UPDATE = "check the network and run `apt-get update` as root"
 def offered() -> list[str]:
     """The versions in the archive, newest first."""
     text = run.output(["apt-cache", "madison", PACKAGE], todo="this lab needs a Debian system")
-    versions = {fields[1].strip() for line in text.splitlines() if len(fields := line.split("|")) > 2}
+    versions = {
+        fields[1].strip() for line in text.splitlines() if len(fields := line.split("|")) > 2
+    }
     if not versions:
         raise LabError(f"the package archive offers no {PACKAGE}", UPDATE)
     return sorted(versions, key=_sort_key, reverse=True)

@@ -60,7 +60,7 @@ class Topology:
         )
 
     def resized(self, **sizes: int) -> Topology:
-        """The same machine with other sizes: ``fast_mb=...``, ``slow_mb=...``, ``fast_cpus=...``."""
+        """With other sizes: ``fast_mb=...``, ``slow_mb=...``, ``fast_cpus=...``."""
         nodes = {node.name: node for node in self.nodes}
         for key, value in sizes.items():
             name, _, what = key.rpartition("_")
@@ -72,7 +72,8 @@ class Topology:
                 )
             if not isinstance(value, int) or value < (0 if what == "cpus" else 64):
                 raise LabError(f"topology {self.name}: {key} = {value!r} is too small")
-            nodes[name] = dataclasses.replace(nodes[name], **{field: value})
+            changed: dict[str, Any] = {field: value}
+            nodes[name] = dataclasses.replace(nodes[name], **changed)
         return dataclasses.replace(self, nodes=tuple(nodes.values()))
 
     def qemu_args(self) -> list[str]:

@@ -155,7 +155,7 @@ def _refuse_to_lose_work(path: Path, head: str) -> None:
         )
     current = git("rev-parse", BRANCH)
     last = git("config", "--default", "", "tiershift.written")
-    if current != head and current != last:
+    if current not in {head, last}:
         raise LabError(
             f"{path} has commits on branch {BRANCH} that linux/ does not have",
             f"run `make refresh` to keep them, or `git -C {path} branch -m {BRANCH} old`",
@@ -205,7 +205,12 @@ def refresh(version: str) -> list[str]:
 def _split_by_room(base: str) -> list[tuple[Room, list[str]]]:
     """The commits of each room, in the order of linux/series."""
     parts: list[tuple[str, list[str]]] = []
-    log = git("log", "--reverse", f"--format=%H%x09%(trailers:key={TRAILER},valueonly)%x00", f"{base}..HEAD")
+    log = git(
+        "log",
+        "--reverse",
+        f"--format=%H%x09%(trailers:key={TRAILER},valueonly)%x00",
+        f"{base}..HEAD",
+    )
     for record in log.split("\0"):
         commit, _, name = record.strip().partition("\t")
         if not commit:
@@ -222,8 +227,11 @@ def _split_by_room(base: str) -> list[tuple[Room, list[str]]]:
     order = [room.name for room in rooms.series()]
     if [name for name, _ in parts] != order:
         raise LabError(
-            "the rooms of the commits (" + ", ".join(name for name, _ in parts)
-            + ") are not those of linux/series (" + ", ".join(order) + ")",
+            "the rooms of the commits ("
+            + ", ".join(name for name, _ in parts)
+            + ") are not those of linux/series ("
+            + ", ".join(order)
+            + ")",
             "reorder the commits with `git rebase -i`, or edit linux/series",
         )
     return [(Room(name, rooms.LINUX / name), commits) for name, commits in parts]
@@ -264,7 +272,9 @@ def _write_hook(room: Room, number: int, commit: str, paths: list[str]) -> None:
     """One commit as a mail, without what depends on the base's blob names."""
     subject = git("log", "-1", "--format=%s", commit)
     body = _without_trailer(git("log", "-1", "--format=%b", commit))
-    diff = git("diff", "--no-renames", "--no-ext-diff", "--stat", "-p", f"{commit}^", commit, "--", *paths)
+    diff = git(
+        "diff", "--no-renames", "--no-ext-diff", "--stat", "-p", f"{commit}^", commit, "--", *paths
+    )
     diff = re.sub(r"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", "", diff, flags=re.MULTILINE)
     slug = re.sub(r"[^a-z0-9]+", "-", subject.lower()).strip("-")[:60]
     mail = (
@@ -309,9 +319,17 @@ def export_series(version: str, directory: Path) -> list[Path]:
         written.append(cover)
         for position in range(1, count + 1):
             name = git(
-                "format-patch", "-q", "-1", "--zero-commit", "--no-signature",
-                f"--subject-prefix=PATCH {position:02d}/{count:02d}", "--start-number",
-                str(position), "-o", target, commits[number],
+                "format-patch",
+                "-q",
+                "-1",
+                "--zero-commit",
+                "--no-signature",
+                f"--subject-prefix=PATCH {position:02d}/{count:02d}",
+                "--start-number",
+                str(position),
+                "-o",
+                target,
+                commits[number],
             )
             del name
             number += 1

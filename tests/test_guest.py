@@ -35,7 +35,7 @@ def test_kernel_warning_fails_the_run(
     base_kernel: KernelImage, two_tier: Topology, out_dir: Path
 ) -> None:
     command = "echo '<4>WARNING: CPU: 0 PID: 1 at mm/test.c:1' > /dev/kmsg; sleep 1"
-    with pytest.raises(LabError, match="mm/test.c"):
+    with pytest.raises(LabError, match=r"mm/test\.c"):
         guest.run(base_kernel.image, two_tier, command, out_dir=out_dir, timeout_s=120)
 
 

@@ -12,7 +12,7 @@ import pytest
 from lab import cache, guest, instruments, programs
 from lab.build import KernelImage
 from lab.errors import LabError
-from lab.instruments import AccessSample, InsnResult
+from lab.instruments import AccessSample
 from lab.topology import Topology
 
 FAST, SLOW = 0, 1
@@ -187,26 +187,29 @@ def test_insn_repeats(
     program: dict[str, Path],
     out_dir: Path,
 ) -> None:
-    """The same work in two guests: kernel instructions agree to 0.5 %."""
-    results: list[InsnResult] = []
+    """The same work in two guests: kernel instructions agree to 0.5 %.
+
+    Interrupts come by wall time, so a busy host adds instructions, and never
+    takes any away: the least of five runs is compared.
+    """
+    least: list[int] = []
     for name in ("one", "two"):
         out = out_dir / name / "insn.json"
         out.parent.mkdir(parents=True)
-        boot(
-            base_kernel,
-            two_tier,
-            f"{program['ka_insn']} getppid 100000",
-            out.parent,
-            instruments.insn_plugin(base_kernel.system_map, out, plugins=plugins),
+        script = (
+            f"for i in 1 2 3 4 5; do {program['ka_insn']} getppid 20000; cp {out} {out}.$i; done"
         )
-        results.append(instruments.read_insn(out))
-    # vCPU 1 has nothing to do: part of what it executes is idling. vCPU 0 never idles.
-    for result in results:
-        busy, idle = result.total.vcpus
-        assert idle.kernel_busy < idle.kernel
-        assert busy.kernel_busy > 0.999 * busy.kernel
-    one, two = (result.total.vcpus[0].kernel for result in results)
-    assert one > 100_000
+        plugin = instruments.insn_plugin(base_kernel.system_map, out, plugins=plugins)
+        boot(base_kernel, two_tier, script, out.parent, plugin)
+        runs = [instruments.read_insn(out.with_name(f"{out.name}.{i}")) for i in range(1, 6)]
+        least.append(min(run.total.vcpus[0].kernel for run in runs))
+        # vCPU 1 has nothing to do: part of what it executes is idling. vCPU 0 never idles.
+        busy = [run.total.vcpus[0] for run in runs]
+        idle = [run.total.vcpus[1] for run in runs]
+        assert all(vcpu.kernel_busy > 0.999 * vcpu.kernel for vcpu in busy)
+        assert any(vcpu.kernel_busy < vcpu.kernel for vcpu in idle)
+    one, two = least
+    assert one > 1_000_000
     assert abs(one - two) <= 0.005 * one, (one, two)
 
 

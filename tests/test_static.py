@@ -75,7 +75,8 @@ def test_no_path_of_a_machine_and_no_registry_host() -> None:
     found = [
         f"{name}: {match[0]}"
         for name in TRACKED
-        if (PROJECT / name).is_file() and name != "tests/test_static.py"
+        if (PROJECT / name).is_file()
+        and name != "tests/test_static.py"
         and (match := bad.search((PROJECT / name).read_text(errors="replace")))
     ]
     assert found == []
@@ -115,8 +116,15 @@ def kbuild_log(tiershift_kernel: KernelImage) -> str:
         src = build.source_directory(commit)
         obj = build.object_directory("tiershift", src)
         done = _run(
-            "make", "-C", src, f"O={obj}", "W=1", "C=2", "CHECK=sparse",
-            f"-j{os.cpu_count()}", "mm/tier/",
+            "make",
+            "-C",
+            src,
+            f"O={obj}",
+            "W=1",
+            "C=2",
+            "CHECK=sparse",
+            f"-j{os.cpu_count()}",
+            "mm/tier/",
         )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -174,7 +174,8 @@ static uint64_t run_replies(const uint32_t *keys, uint64_t n)
 		const char *v = in + i * reply_len;
 
 		if (memcmp(v, head, head_len))
-			die("key %u: the server answered %.20s", keys[i], v);
+			die("key %u: the server answered %.*s", keys[i],
+			    (int)strcspn(v, "\r"), v);
 		if (cfg.verify && !(seen++ % cfg.verify)) {
 			fill_value(expect, keys[i]);
 			if (memcmp(v + head_len, expect, cfg.size))

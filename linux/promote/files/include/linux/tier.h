@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Memory tiers: promotion of physical ranges from a slow to a fast node.
+ *
+ * The only in-kernel interface of mm/tier/.  Sources of hotness (a page-table
+ * scanner, a device, ...) decide what is hot and hand physical ranges to
+ * tier_promote(); they never migrate anything themselves.
+ */
+#ifndef _LINUX_TIER_H
+#define _LINUX_TIER_H
+
+#include <linux/jump_label.h>
+#include <linux/types.h>
+
+struct seq_file;
+
+/**
+ * struct tier_range - page frames that should move to a faster node
+ * @pfn: first page frame; must be the head of its folio to be considered
+ * @nr:  number of page frames
+ * @nid: top-tier node to move them to
+ *
+ * A range names frames, not folios: it carries no reference, and what it names
+ * may have been freed or reused since it was recorded.  tier_promote() looks
+ * again.
+ */
+struct tier_range {
+	unsigned long pfn;
+	unsigned int nr;
+	int nid;
+};
+
+/**
+ * struct tier_promote_stats - what became of the frames, in base pages
+ * @moved:     promoted
+ * @skipped:   nothing there that may be promoted (freed, reused, pinned, ...)
+ * @isolate:   somebody else had taken the folio off the LRU
+ * @busy:      migration gave up (locked, unexpected references)
+ * @nomem:     no free memory of that order on the target node
+ * @watermark: the target node is too full; the folio was not tried
+ */
+struct tier_promote_stats {
+	unsigned long moved;
+	unsigned long skipped;
+	unsigned long isolate;
+	unsigned long busy;
+	unsigned long nomem;
+	unsigned long watermark;
+};
+
+/* Fault switch: migrate_pages() splits what finds no room; see promote.c */
+#ifdef CONFIG_TIER_DEBUG
+extern bool tier_fault_split;
+#else
+#define tier_fault_split	false
+#endif
+
+#ifdef CONFIG_TIER_PROMOTE
+DECLARE_STATIC_KEY_FALSE(tier_promote_key);
+
+unsigned int tier_promote(const struct tier_range *ranges, unsigned int nr_ranges,
+			  struct tier_promote_stats *stats);
+bool tier_target_valid(int nid);
+bool tier_target_has_room(int nid, unsigned int order, unsigned long nr);
+unsigned long tier_target_headroom(int nid);
+void tier_promoter_get(void);
+void tier_promoter_put(void);
+bool __tier_wants_headroom(int nid);
+
+/**
+ * tier_wants_headroom - should kswapd keep the promo watermark on this node?
+ * @nid: node that kswapd balances
+ *
+ * Return: true while a promoter is active and kswapd can make the room by
+ * demotion.  Always false, at the cost of a nop, while no promoter is active.
+ */
+static inline bool tier_wants_headroom(int nid)
+{
+	return static_branch_unlikely(&tier_promote_key) &&
+	       __tier_wants_headroom(nid);
+}
+
+void tier_vmstat_show(struct seq_file *m);
+#else
+static inline bool tier_wants_headroom(int nid)
+{
+	return false;
+}
+
+static inline void tier_vmstat_show(struct seq_file *m)
+{
+}
+#endif /* CONFIG_TIER_PROMOTE */
+
+#endif /* _LINUX_TIER_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM tier
+
+#if !defined(_TRACE_TIER_H) || defined(TRACE_HEADER_MULTI_READ)
+#define _TRACE_TIER_H
+
+#include <linux/tier.h>
+#include <linux/tracepoint.h>
+
+/**
+ * tier_promote_batch - one list handed to migrate_pages()
+ * @nid: target node
+ * @order: order of every folio on the list
+ * @tried: base pages on the list
+ * @moved: base pages that are on the target node now
+ * @busy: base pages that could not be moved this time
+ * @nomem: base pages for which the target node had no memory of that order
+ *
+ * What was refused before it got onto a list is in tier_promote_done.
+ */
+TRACE_EVENT(tier_promote_batch,
+	    TP_PROTO(int nid, unsigned int order, unsigned long tried,
+		     unsigned long moved, unsigned long busy, unsigned long nomem),
+	    TP_ARGS(nid, order, tried, moved, busy, nomem),
+	    TP_STRUCT__entry(__field(int, nid)
+			     __field(unsigned int, order)
+			     __field(unsigned long, tried)
+			     __field(unsigned long, moved)
+			     __field(unsigned long, busy)
+			     __field(unsigned long, nomem)),
+	    TP_fast_assign(__entry->nid = nid;
+			   __entry->order = order;
+			   __entry->tried = tried;
+			   __entry->moved = moved;
+			   __entry->busy = busy;
+			   __entry->nomem = nomem;),
+	    TP_printk("nid=%d order=%u tried=%lu moved=%lu busy=%lu nomem=%lu",
+		      __entry->nid, __entry->order, __entry->tried,
+		      __entry->moved, __entry->busy, __entry->nomem)
+);
+
+/**
+ * tier_promote_done - one call of tier_promote() is finished
+ * @ranges: ranges handed in
+ * @done: ranges dealt with; less than @ranges if the target was too full
+ * @stats: what became of the pages
+ */
+TRACE_EVENT(tier_promote_done,
+	    TP_PROTO(unsigned int ranges, unsigned int done,
+		     const struct tier_promote_stats *stats),
+	    TP_ARGS(ranges, done, stats),
+	    TP_STRUCT__entry(__field(unsigned int, ranges)
+			     __field(unsigned int, done)
+			     __field(unsigned long, moved)
+			     __field(unsigned long, skipped)
+			     __field(unsigned long, isolate)
+			     __field(unsigned long, busy)
+			     __field(unsigned long, nomem)
+			     __field(unsigned long, watermark)),
+	    TP_fast_assign(__entry->ranges = ranges;
+			   __entry->done = done;
+			   __entry->moved = stats->moved;
+			   __entry->skipped = stats->skipped;
+			   __entry->isolate = stats->isolate;
+			   __entry->busy = stats->busy;
+			   __entry->nomem = stats->nomem;
+			   __entry->watermark = stats->watermark;),
+	    TP_printk("ranges=%u done=%u moved=%lu skipped=%lu isolate=%lu busy=%lu nomem=%lu watermark=%lu",
+		      __entry->ranges, __entry->done, __entry->moved,
+		      __entry->skipped, __entry->isolate, __entry->busy,
+		      __entry->nomem, __entry->watermark)
+);
+
+#endif /* _TRACE_TIER_H */
+
+/* This part must be outside protection */
+#include <trace/define_trace.h>

@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Promotion of physical page ranges from a slow to a fast memory node.
+ *
+ * Whoever finds out that a page of the slow tier is hot describes it as a
+ * struct tier_range (page frames and target node, no reference) and calls
+ * tier_promote() from process context, with no mm lock held.  This file looks
+ * up the folios again, decides which of them may move, and hands them to
+ * migrate_pages() in lists that share target node, memcg and order.
+ *
+ * What a range names may have been freed, reused, split, collapsed or taken
+ * offline since it was recorded.  That is expected and harmless: only a folio
+ * that is on the LRU, on a slow node and begins at the recorded frame is moved,
+ * and moving a folio that is no longer hot is a waste, not an error.
+ *
+ * Not promoted, each for a reason:
+ *   unevictable, mlocked   mlock() users asked for no surprises; a migration
+ *                          entry is a minor fault
+ *   DMA-pinned             migration would fail after it has unmapped the folio
+ *   under writeback        MIGRATE_ASYNC does not wait for it
+ *   dirty file folios      many file systems cannot move them in MIGRATE_ASYNC
+ *                          (NUMA balancing leaves them out as well)
+ *   KSM                    where a merged page lives is KSM's decision
+ *                          (merge_across_nodes), and it has many owners
+ *   hugetlb                belongs to a pool of its node
+ *   hwpoisoned             the copy would consume the poison
+ *   partially mapped large folios: migrate_pages() splits them
+ *
+ * A large folio is moved whole or not at all: migrate_pages() is called with
+ * MR_NUMA_MISPLACED, for which it never splits a folio that finds no room.  That
+ * is what a promotion is to it: a folio on the wrong node, moved if it is easy.
+ * A reason of its own would differ from it in name only, in a header
+ * (migrate_mode.h) that most of the kernel includes.
+ *
+ * With NUMA balancing off there is nothing to do about the last_cpupid field:
+ * folio_use_access_time() is false, and folio_migrate_flags() copies the field.
+ * In NUMA balancing's tiering mode folio_migrate_flags() resets the access time
+ * when the folio changes tier, whoever migrates it.
+ */
+
+#define pr_fmt(fmt) "tier: " fmt
+
+#include <linux/debugfs.h>
+#include <linux/memcontrol.h>
+#include <linux/memory-tiers.h>
+#include <linux/memory_hotplug.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/mmzone.h>
+#include <linux/swap.h>
+#include <linux/tier.h>
+#include <linux/uaccess.h>
+#include <linux/vmstat.h>
+
+#include "../internal.h"
+#include "events.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/tier.h>
+
+/*
+ * Base pages per migrate_pages() call.  migrate_pages() cuts its list at this
+ * size anyway; a longer list would only keep more folios off the LRU.
+ */
+#define TIER_BATCH_PAGES	512
+
+/* True while at least one promoter is active; see tier_promoter_get() */
+DEFINE_STATIC_KEY_FALSE(tier_promote_key);
+
+#ifdef CONFIG_TIER_DEBUG
+/* Fault: let migrate_pages() split large folios that find no room */
+bool tier_fault_split;
+/* Fault: promote into a node that is below its watermark */
+static bool tier_fault_watermark;
+#else
+#define tier_fault_watermark	false
+#endif
+
+/* A list for migrate_pages(): one target node, one memcg, one order */
+struct tier_batch {
+	struct list_head folios;
+	struct mem_cgroup *memcg;	/* a reference, or NULL */
+	int nid;
+	unsigned int order;
+	unsigned long nr_pages;		/* on @folios */
+	/* Smallest order for which @nomem_nid had no memory in this call */
+	int nomem_nid;
+	unsigned int nomem_order;
+};
+
+/* Counts what migrate_pages() really did; see tier_flush() */
+struct tier_dst {
+	int nid;
+	unsigned long nr_alloc;
+	unsigned long nr_put;
+};
+
+static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
+{
+	struct tier_dst *dst = (struct tier_dst *)private;
+	unsigned int order = folio_order(src);
+	struct folio *folio;
+	gfp_t gfp;
+
+	/*
+	 * Never reclaim for a promotion, neither directly nor by waking kswapd
+	 * from here: the watermark check has done that where demotion can make
+	 * the room.  For large folios nobody is asked to compact either; free
+	 * memory of that order is there or it is not.
+	 */
+	if (order)
+		gfp = GFP_TRANSHUGE_LIGHT | __GFP_THISNODE;
+	else
+		gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) | __GFP_THISNODE |
+		      __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN;
+
+	folio = __folio_alloc_node(gfp, order, dst->nid);
+	if (folio)
+		dst->nr_alloc += folio_nr_pages(folio);
+	return folio;
+}
+
+static void tier_put_dst(struct folio *folio, unsigned long private)
+{
+	struct tier_dst *dst = (struct tier_dst *)private;
+
+	dst->nr_put += folio_nr_pages(folio);
+	folio_put(folio);
+}
+
+/* Migrate what is on the list; afterwards the batch is empty. */
+static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stats)
+{
+	struct tier_dst dst = { .nid = batch->nid };
+	unsigned long moved, left = 0;
+	struct folio *folio;
+	int rc;
+
+	if (list_empty(&batch->folios))
+		return;
+
+	rc = migrate_pages(&batch->folios, tier_alloc_dst, tier_put_dst,
+			   (unsigned long)&dst, MIGRATE_ASYNC, MR_NUMA_MISPLACED,
+			   NULL);
+
+	/*
+	 * migrate_pages() reports a folio whose last user went away while it
+	 * was isolated as migrated.  Every other success has consumed a folio
+	 * of ours and every failure has returned it, so this is exact.
+	 */
+	moved = dst.nr_alloc - dst.nr_put;
+
+	list_for_each_entry(folio, &batch->folios, lru)
+		left += folio_nr_pages(folio);
+	if (left)
+		putback_movable_pages(&batch->folios);
+
+	stats->moved += moved;
+	if (rc == -ENOMEM) {
+		/* What was left untried would have failed for the same reason */
+		stats->nomem += left;
+		batch->nomem_nid = batch->nid;
+		batch->nomem_order = batch->order;
+	} else {
+		stats->busy += left;
+	}
+	if (batch->nr_pages > moved + left)
+		stats->skipped += batch->nr_pages - moved - left;
+
+#ifdef CONFIG_NUMA_BALANCING	/* the item does not exist without */
+	if (moved) {
+		struct lruvec *lruvec;
+
+		/*
+		 * The charge moves with the folio, and all folios of the list
+		 * had the same one when they were isolated.
+		 */
+		lruvec = mem_cgroup_lruvec(batch->memcg, NODE_DATA(batch->nid));
+		mod_lruvec_state(lruvec, PGPROMOTE_SUCCESS, moved);
+	}
+#endif
+	trace_tier_promote_batch(batch->nid, batch->order, batch->nr_pages,
+				 moved, rc == -ENOMEM ? 0 : left,
+				 rc == -ENOMEM ? left : 0);
+
+	mem_cgroup_put(batch->memcg);
+	batch->memcg = NULL;
+	batch->nr_pages = 0;
+}
+
+/*
+ * The folio that begins at @pfn, with a reference, or NULL.  The caller's memory
+ * hotplug lock keeps the memmap of online sections in place.
+ */
+static struct folio *tier_get_folio(unsigned long pfn)
+{
+	struct folio *folio;
+	struct page *page;
+
+	page = pfn_to_online_page(pfn);
+	if (!page)
+		return NULL;
+
+	folio = page_folio(page);
+	if (!folio_try_get(folio))
+		return NULL;
+
+	/*
+	 * Between page_folio() and folio_try_get() the folio may have been
+	 * freed and its frames reused in another layout.  With the reference
+	 * neither can happen any more: look again.  A frame that is not the
+	 * head belongs to a folio that was formed after the recording.
+	 */
+	if (page_folio(page) != folio || &folio->page != page ||
+	    !folio_test_lru(folio)) {
+		folio_put(folio);
+		return NULL;
+	}
+	return folio;
+}
+
+/* The reasons are in the header comment. */
+static bool tier_may_promote(struct folio *folio)
+{
+	if (node_is_toptier(folio_nid(folio)))
+		return false;
+	if (folio_test_hugetlb(folio) || folio_contain_hwpoisoned_page(folio))
+		return false;
+	if (folio_test_unevictable(folio) || folio_test_mlocked(folio))
+		return false;
+	if (folio_test_ksm(folio) || folio_test_writeback(folio))
+		return false;
+	if (folio_is_file_lru(folio) && folio_test_dirty(folio))
+		return false;
+	if (folio_maybe_dma_pinned(folio))
+		return false;
+	/*
+	 * Unlocked, as in migrate_pages_batch().  A folio that becomes
+	 * partially mapped after this check can still be split by it.
+	 */
+	if (folio_nr_pages(folio) > 2 && !data_race(list_empty(&folio->_deferred_list)) &&
+	    folio_test_partially_mapped(folio))
+		return false;
+	return true;
+}
+
+/**
+ * tier_target_valid - can pages be promoted to this node?
+ * @nid: node number, need not be a valid one
+ *
+ * Return: true for an online top-tier node with memory.
+ */
+bool tier_target_valid(int nid)
+{
+	return nid >= 0 && nid < MAX_NUMNODES && node_state(nid, N_MEMORY) &&
+	       node_is_toptier(nid);
+}
+
+/**
+ * tier_target_headroom - free memory of a node above its high watermarks
+ * @nid: node with memory
+ *
+ * Return: a snapshot in base pages; a hint for pacing, not a permission.
+ */
+unsigned long tier_target_headroom(int nid)
+{
+	pg_data_t *pgdat = NODE_DATA(nid);
+	unsigned long room = 0;
+	int i;
+
+	for (i = 0; i < pgdat->nr_zones; i++) {
+		struct zone *zone = pgdat->node_zones + i;
+		unsigned long free, high;
+
+		if (!managed_zone(zone))
+			continue;
+		free = zone_page_state(zone, NR_FREE_PAGES);
+		high = high_wmark_pages(zone);
+		if (free > high)
+			room += free - high;
+	}
+	return room;
+}
+
+/**
+ * tier_target_has_room - may a node take this many more pages?
+ * @nid:   node with memory
+ * @order: of the folios, for kswapd
+ * @nr:    base pages
+ *
+ * Promotion must not push a node below its high watermark: kswapd would have to
+ * undo it, or allocations of the application would have to reclaim.  If there
+ * is no room and kswapd can make it by demotion, it is woken; without demotion
+ * it would make the room by writing to disk, which a promotion is not worth.
+ *
+ * Return: true if a zone of the node stays above its high watermark.
+ */
+bool tier_target_has_room(int nid, unsigned int order, unsigned long nr)
+{
+	pg_data_t *pgdat = NODE_DATA(nid);
+	struct zone *zone, *wake = NULL;
+	int i;
+
+	if (tier_fault_watermark)
+		return true;
+
+	for (i = pgdat->nr_zones - 1; i >= 0; i--) {
+		zone = pgdat->node_zones + i;
+		if (!managed_zone(zone))
+			continue;
+		if (!wake)
+			wake = zone;
+		if (zone_watermark_ok(zone, 0, high_wmark_pages(zone) + nr,
+				      ZONE_MOVABLE, ALLOC_CMA))
+			return true;
+	}
+
+	/*
+	 * The order matters: between the high and the promo watermark of a small
+	 * node there is less than a huge page, so kswapd would stop too early if
+	 * it was asked for order 0.
+	 */
+	if (wake && __tier_wants_headroom(nid))
+		wakeup_kswapd(wake, 0, order, ZONE_MOVABLE);
+	return false;
+}
+
+/*
+ * Put one folio onto the batch, flushing first what it cannot share a list
+ * with.  Consumes the caller's reference.  Returns false if the target has no
+ * room.
+ */
+static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int nid,
+			   struct tier_promote_stats *stats)
+{
+	unsigned long nr = folio_nr_pages(folio);
+	unsigned int order = folio_order(folio);
+	struct mem_cgroup *memcg;
+	bool room = true;
+
+	if (batch->nid != nid || batch->order != order ||
+	    batch->nr_pages + nr > TIER_BATCH_PAGES) {
+		tier_flush(batch, stats);
+		batch->nid = nid;
+		batch->order = order;
+	}
+
+	/*
+	 * One order to a list and this check keep a fragmented node, which has
+	 * no large folios to give, from holding up the small ones.
+	 */
+	if (nid == batch->nomem_nid && order >= batch->nomem_order) {
+		stats->nomem += nr;
+		goto out;
+	}
+
+	/* What is on the list is not allocated yet, but will be. */
+	if (!tier_target_has_room(nid, order, batch->nr_pages + nr)) {
+		stats->watermark += nr;
+		room = false;
+		goto out;
+	}
+
+	if (!folio_isolate_lru(folio)) {
+		stats->isolate += nr;
+		goto out;
+	}
+	/* Undone by migrate_pages() or putback_movable_pages() */
+	node_stat_mod_folio(folio, NR_ISOLATED_ANON + folio_is_file_lru(folio), nr);
+
+	/* Only the isolation makes folio_memcg() stable. */
+	memcg = get_mem_cgroup_from_folio(folio);
+	if (memcg != batch->memcg)
+		tier_flush(batch, stats);
+	if (list_empty(&batch->folios))
+		batch->memcg = memcg;
+	else
+		mem_cgroup_put(memcg);
+
+	list_add_tail(&folio->lru, &batch->folios);
+	batch->nr_pages += nr;
+out:
+	folio_put(folio);
+	return room;
+}
+
+/* Returns false if the target of the range has no room. */
+static bool tier_add_range(struct tier_batch *batch, const struct tier_range *range,
+			   struct tier_promote_stats *stats)
+{
+	unsigned long pfn = range->pfn;
+	unsigned long left = range->nr;
+
+	while (left) {
+		struct folio *folio = tier_get_folio(pfn);
+		unsigned long nr = 1;
+
+		cond_resched();
+		if (folio) {
+			nr = folio_nr_pages(folio);
+			/*
+			 * Only part of a larger folio was asked for: it was
+			 * collapsed since, and whether it is hot as a whole is
+			 * not known.
+			 */
+			if (nr <= left && tier_may_promote(folio)) {
+				if (!tier_add_folio(batch, folio, range->nid, stats))
+					return false;
+				goto next;
+			}
+			nr = min(nr, left);
+			folio_put(folio);
+		}
+		stats->skipped += nr;
+next:
+		pfn += nr;
+		left -= nr;
+	}
+	return true;
+}
+
+/**
+ * tier_promote - move ranges of page frames to the nodes they name
+ * @ranges:    what to move; need not be sorted, but ranges with the same target
+ *             and memcg next to each other share the cost of a batch
+ * @nr_ranges: number of elements
+ * @stats:     counts are added to it
+ *
+ * Stops at the first range whose target has no room, so that the caller can
+ * wait for the room or give up.  Ranges with an invalid target are skipped.
+ *
+ * Context: process context, may sleep.  Takes the memory hotplug lock for reading.
+ * No mmap_lock, page-table lock or folio lock may be held: migration takes folio
+ * locks and the rmap locks.
+ * Return: number of ranges dealt with.
+ */
+unsigned int tier_promote(const struct tier_range *ranges, unsigned int nr_ranges,
+			  struct tier_promote_stats *stats)
+{
+	struct tier_promote_stats done = {};
+	struct tier_batch batch = {
+		.folios = LIST_HEAD_INIT(batch.folios),
+		.nid = NUMA_NO_NODE,
+		.nomem_nid = NUMA_NO_NODE,
+	};
+	unsigned int i;
+
+	/*
+	 * For tier_get_folio().  Taken before anything is isolated and not in
+	 * between: offlining holds it for writing until the last folio of the
+	 * section can be isolated, and would wait for ever for those that we
+	 * hold while we wait for the lock.
+	 */
+	get_online_mems();
+	for (i = 0; i < nr_ranges; i++) {
+		if (!tier_target_valid(ranges[i].nid)) {
+			done.skipped += ranges[i].nr;
+			continue;
+		}
+		if (!tier_add_range(&batch, &ranges[i], &done))
+			break;
+	}
+	tier_flush(&batch, &done);
+	put_online_mems();
+
+	count_tier_events(TIER_PROMOTE_SUCCESS, done.moved);
+	count_tier_events(TIER_PROMOTE_SKIPPED, done.skipped);
+	count_tier_events(TIER_PROMOTE_FAIL_ISOLATE, done.isolate);
+	count_tier_events(TIER_PROMOTE_FAIL_BUSY, done.busy);
+	count_tier_events(TIER_PROMOTE_FAIL_NOMEM, done.nomem);
+	count_tier_events(TIER_PROMOTE_FAIL_WATERMARK, done.watermark);
+	trace_tier_promote_done(nr_ranges, i, &done);
+
+	stats->moved += done.moved;
+	stats->skipped += done.skipped;
+	stats->isolate += done.isolate;
+	stats->busy += done.busy;
+	stats->nomem += done.nomem;
+	stats->watermark += done.watermark;
+	return i;
+}
+
+/**
+ * tier_promoter_get - a promoter starts to work
+ *
+ * From now on kswapd keeps the promo watermark on top-tier nodes that can
+ * demote.  Calls nest.  Context: may sleep.
+ */
+void tier_promoter_get(void)
+{
+	static_branch_inc(&tier_promote_key);
+}
+
+/**
+ * tier_promoter_put - a promoter has stopped
+ *
+ * Undoes one tier_promoter_get().  Context: may sleep.
+ */
+void tier_promoter_put(void)
+{
+	static_branch_dec(&tier_promote_key);
+}
+
+/* For tier_wants_headroom(), which has the comment */
+bool __tier_wants_headroom(int nid)
+{
+	return numa_demotion_enabled && node_is_toptier(nid) &&
+	       next_demotion_node(nid) != NUMA_NO_NODE;
+}
+
+#ifdef CONFIG_TIER_DEBUG
+/*
+ * "PFN NR NID": promote the frames now.  Succeeds if all of them have moved;
+ * otherwise the error names the first of these reasons that applies:
+ * ENOSPC no room, ENOMEM no memory of that order, EBUSY migration or isolation
+ * failed, ENOENT nothing there that may be promoted, EINVAL malformed.
+ */
+static ssize_t tier_debug_promote(struct file *file, const char __user *ubuf,
+				  size_t count, loff_t *ppos)
+{
+	struct tier_promote_stats stats = {};
+	struct tier_range range;
+	char buf[64], *p = buf;
+	unsigned long val[3];
+	int i;
+
+	if (*ppos || !count || count >= sizeof(buf))
+		return -EINVAL;
+	if (copy_from_user(buf, ubuf, count))
+		return -EFAULT;
+	buf[count] = '\0';
+
+	p = strim(buf);
+	for (i = 0; i < 3; i++) {
+		char *word = strsep(&p, " ");
+
+		if (!word || kstrtoul(word, 0, &val[i]))
+			return -EINVAL;
+	}
+	if (p || !val[1] || val[1] > MAX_ORDER_NR_PAGES || val[2] >= MAX_NUMNODES ||
+	    !tier_target_valid(val[2]))
+		return -EINVAL;
+
+	range.pfn = val[0];
+	range.nr = val[1];
+	range.nid = val[2];
+	/* What this task and others have just faulted in is not on the LRU yet */
+	lru_add_drain_all();
+	tier_promote(&range, 1, &stats);
+
+	if (stats.moved == range.nr)
+		return count;
+	if (stats.watermark)
+		return -ENOSPC;
+	if (stats.nomem)
+		return -ENOMEM;
+	if (stats.busy || stats.isolate)
+		return -EBUSY;
+	return -ENOENT;
+}
+
+static const struct file_operations tier_debug_promote_fops = {
+	.owner	= THIS_MODULE,
+	.open	= simple_open,
+	.write	= tier_debug_promote,
+};
+
+static int __init tier_debug_init(void)
+{
+	struct dentry *dir = debugfs_create_dir("tier", NULL);
+
+	debugfs_create_file("promote", 0200, dir, NULL, &tier_debug_promote_fops);
+	debugfs_create_bool("fault_split", 0600, dir, &tier_fault_split);
+	debugfs_create_bool("fault_watermark", 0600, dir, &tier_fault_watermark);
+	return 0;
+}
+late_initcall(tier_debug_init);
+#endif /* CONFIG_TIER_DEBUG */

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Promotion of page frames by hand, through /sys/kernel/debug/tier/promote:
+ * pages arrive whole and intact, huge pages stay huge whether there is room or
+ * not, and what must not move stays.
+ *
+ * The last test must fail when /sys/kernel/debug/tier/fault_split is set.
+ */
+#include "tier_util.h"
+
+#define PROMOTE	"/sys/kernel/debug/tier/promote"
+#define THP	"/sys/kernel/mm/transparent_hugepage/"
+#define MIN_FREE "/proc/sys/vm/min_free_kbytes"
+#define NR_4K	64UL
+#define NR_HUGE	8UL
+
+static int fast, slow;
+
+static uint64_t pfn_of(const void *addr)
+{
+	uint64_t ent = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+
+	if (fd < 0)
+		return 0;
+	if (pread(fd, &ent, sizeof(ent), (uintptr_t)addr / PAGE * sizeof(ent)) !=
+	    sizeof(ent) || !(ent >> 63))
+		ent = 0;
+	close(fd);
+	return ent & ((1ULL << 55) - 1);
+}
+
+static int promote(uint64_t pfn, unsigned long nr, int nid)
+{
+	char buf[64];
+
+	snprintf(buf, sizeof(buf), "%llu %lu %d", (unsigned long long)pfn, nr, nid);
+	return write_file(PROMOTE, buf);
+}
+
+static void test_bad_input(void)
+{
+	char buf[128];
+	bool ok = true;
+	size_t i;
+	static const char * const bad[] = {
+		"", " ", "1", "1 1", "x 1 0", "1 x 0", "1 1 x", "-1 1 0", "1 -1 0",
+		"1 1 -1", "1 0 0", "1 1 0 0", "1 1 1000000", "1 9999999999 0",
+		"99999999999999999999999 1 0",
+	};
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		/* write() of nothing never reaches the file */
+		if (bad[i][0] && write_file(PROMOTE, bad[i]) != -EINVAL) {
+			ksft_print_msg("\"%s\" was not refused\n", bad[i]);
+			ok = false;
+		}
+	}
+	/* A slow node is no target, and neither is a node that is not there. */
+	snprintf(buf, sizeof(buf), "1 1 %d", slow);
+	ok &= write_file(PROMOTE, buf) == -EINVAL;
+	snprintf(buf, sizeof(buf), "1 1 %d", MAX_NODES - 1);
+	ok &= write_file(PROMOTE, buf) == -EINVAL;
+	ksft_test_result(ok, "malformed requests are refused\n");
+}
+
+static void test_nothing_there(char *onfast)
+{
+	bool ok = promote(1ULL << 50, 1, fast) == -ENOENT;
+
+	ok &= promote(pfn_of(onfast), 1, fast) == -ENOENT;
+	ksft_test_result(ok, "no frame, or one on a fast node: ENOENT\n");
+}
+
+static void test_small(void)
+{
+	char *p = map_on(NR_4K * PAGE, slow, false);
+	unsigned long i;
+	bool ok = true;
+
+	if (!p || count_on(p, NR_4K * PAGE, slow) != NR_4K) {
+		ksft_test_result_skip("no memory on the slow node\n");
+		return;
+	}
+	fill(p, NR_4K * PAGE);
+	for (i = 0; i < NR_4K; i++) {
+		int err = promote(pfn_of(p + i * PAGE), 1, fast);
+
+		if (err) {
+			ksft_print_msg("page %lu: %s\n", i, strerror(-err));
+			ok = false;
+		}
+	}
+	ok &= count_on(p, NR_4K * PAGE, fast) == NR_4K;
+	ok &= intact(p, NR_4K * PAGE);
+	ksft_test_result(ok, "small pages arrive, contents intact\n");
+	unmap_on(p, NR_4K * PAGE);
+}
+
+static void test_mlocked(void)
+{
+	char *p = map_on(PAGE, slow, false);
+	bool ok;
+
+	if (!p || mlock(p, PAGE)) {
+		ksft_test_result_skip("mlock: %s\n", strerror(errno));
+		return;
+	}
+	ok = promote(pfn_of(p), 1, fast) == -ENOENT && node_of(p) == slow;
+	ksft_test_result(ok, "mlocked page stays\n");
+	unmap_on(p, PAGE);
+}
+
+/* One mapping of NR_HUGE huge pages on the slow node, or NULL. */
+static char *map_huge(void)
+{
+	char *p = map_on(NR_HUGE * HUGE, slow, true);
+
+	if (p && huge_kb(p) == (long)(NR_HUGE * HUGE / 1024) &&
+	    count_on(p, NR_HUGE * HUGE, slow) == NR_HUGE * PER_HUGE)
+		return p;
+	if (p)
+		unmap_on(p, NR_HUGE * HUGE);
+	return NULL;
+}
+
+static void test_huge(void)
+{
+	char *p = map_huge();
+	unsigned long i;
+	bool ok = true;
+	long before;
+
+	if (!p) {
+		ksft_test_result_skip("no huge pages on the slow node\n");
+		return;
+	}
+	fill(p, NR_HUGE * HUGE);
+	before = huge_kb(p);
+
+	/* Part of it is hot: that is not enough to move it. */
+	ok &= promote(pfn_of(p), 1, fast) == -ENOENT;
+	ok &= promote(pfn_of(p) + 1, 1, fast) == -ENOENT;
+	ok &= node_of(p) == slow;
+
+	for (i = 0; i < NR_HUGE; i++) {
+		int err = promote(pfn_of(p + i * HUGE), PER_HUGE, fast);
+
+		if (err) {
+			ksft_print_msg("huge page %lu: %s\n", i, strerror(-err));
+			ok = false;
+		}
+	}
+	ok &= count_on(p, NR_HUGE * HUGE, fast) == NR_HUGE * PER_HUGE;
+	ok &= huge_kb(p) == before;
+	ok &= intact(p, NR_HUGE * HUGE);
+	ksft_test_result(ok, "huge pages arrive as huge pages, contents intact\n");
+	unmap_on(p, NR_HUGE * HUGE);
+}
+
+/*
+ * Pages that could still be taken from the node before its fullest zone reaches
+ * the high watermark; what tier_target_has_room() looks at.
+ */
+static long room(int nid)
+{
+	long free = 0, high = 0, managed = 0, prot, best = -1000000;
+	bool here = false;
+	char line[512];
+	int n;
+	FILE *f = fopen("/proc/zoneinfo", "r");
+
+	if (!f)
+		return best;
+	while (fgets(line, sizeof(line), f)) {
+		char key[32], *p;
+		long val;
+
+		if (sscanf(line, "Node %d, zone", &n) == 1)
+			here = n == nid;
+		if (!here)
+			continue;
+		if (sscanf(line, " pages free %ld", &val) == 1) {
+			free = val;
+		} else if (sscanf(line, " %31s %ld", key, &val) == 2) {
+			if (!strcmp(key, "high"))
+				high = val;
+			else if (!strcmp(key, "managed"))
+				managed = val;
+		}
+		p = strstr(line, "protection: (");
+		if (!p || !managed)
+			continue;
+		/* The last one is for allocations from the highest zone. */
+		p = strrchr(p, ',');
+		prot = p ? strtol(p + 1, NULL, 10) : 0;
+		if (free - high - prot > best)
+			best = free - high - prot;
+	}
+	fclose(f);
+	return best;
+}
+
+/*
+ * Fill the fast node with small pages until hardly a huge page fits above its
+ * high watermark.  Stays above the low watermark: nobody is asked to reclaim.
+ */
+static char *fill_fast(size_t *len)
+{
+	unsigned long mask = 1UL << fast;
+	size_t size = 1UL << 36, used = 0;
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, size, MADV_NOHUGEPAGE);
+	if (syscall(__NR_mbind, p, size, MPOL_BIND, &mask,
+		    (unsigned long)MAX_NODES + 1, 0))
+		return NULL;
+	while (used < size) {
+		long left = room(fast) - 256, i;
+
+		if (left <= 0)
+			break;
+		/* Per-CPU lists blur the counters: in small steps to the end. */
+		left = left > 4096 ? left / 2 : left > 32 ? 32 : left;
+		for (i = 0; i < left; i++, used += PAGE)
+			p[used] = 1;
+	}
+	munmap(p + used, size - used);
+	*len = used;
+	return p;
+}
+
+static void test_full(void)
+{
+	char *hog, *p = map_huge();
+	size_t len = 0;
+	long before;
+	bool ok;
+	int err;
+
+	if (!p) {
+		ksft_test_result_skip("no huge pages on the slow node\n");
+		return;
+	}
+	fill(p, NR_HUGE * HUGE);
+	before = huge_kb(p);
+	hog = fill_fast(&len);
+	if (!hog) {
+		ksft_test_result_skip("cannot fill the fast node\n");
+		unmap_on(p, NR_HUGE * HUGE);
+		return;
+	}
+	err = promote(pfn_of(p), PER_HUGE, fast);
+	if (err != -ENOSPC)
+		ksft_print_msg("expected ENOSPC, got %s\n", strerror(-err));
+	ok = err == -ENOSPC;
+	ok &= count_on(p, NR_HUGE * HUGE, slow) == NR_HUGE * PER_HUGE;
+	ok &= huge_kb(p) == before;
+	ok &= intact(p, NR_HUGE * HUGE);
+	ksft_test_result(ok, "fast node full: ENOSPC, nothing moved or split\n");
+	munmap(hog, len);
+	unmap_on(p, NR_HUGE * HUGE);
+}
+
+/*
+ * Plenty of free memory on the fast node, but hardly any in huge blocks: those
+ * are taken first, then the rest is filled, then every other small page is freed.
+ */
+static void test_fragmented(void)
+{
+	char defrag[64] = "", proactive[16] = "", min_free[32] = "";
+	char *blocks, *hog, *p = map_huge();
+	size_t len = 0, hole, blocks_len = 1UL << 34, used = 0;
+	unsigned long i, nomem = 0, moved = 0, mask = 1UL << fast;
+	long before;
+	bool ok;
+
+	if (!p) {
+		ksft_test_result_skip("no huge pages on the slow node\n");
+		return;
+	}
+	fill(p, NR_HUGE * HUGE);
+	before = huge_kb(p);
+
+	/*
+	 * Nobody is to make huge blocks while we use them up, and only a handful
+	 * may be left below the watermark (THP raises it a lot).
+	 */
+	read_file(THP "defrag", defrag, sizeof(defrag));
+	read_file("/proc/sys/vm/compaction_proactiveness", proactive, sizeof(proactive));
+	read_file(MIN_FREE, min_free, sizeof(min_free));
+	write_file(MIN_FREE, "1024");
+	write_file(THP "defrag", "never");
+	write_file("/proc/sys/vm/compaction_proactiveness", "0");
+
+	blocks = mmap(NULL, blocks_len, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (blocks == MAP_FAILED ||
+	    syscall(__NR_mbind, blocks, blocks_len, MPOL_BIND, &mask,
+		    (unsigned long)MAX_NODES + 1, 0)) {
+		ksft_test_result_skip("cannot map: %s\n", strerror(errno));
+		goto restore;
+	}
+	madvise(blocks, blocks_len, MADV_HUGEPAGE);
+	used = -(uintptr_t)blocks & (HUGE - 1);
+	/* Leave 96 MiB to be fragmented, if there is that much. */
+	while (used + HUGE <= blocks_len && room(fast) > 24576 + 1024) {
+		blocks[used] = 1;
+		used += HUGE;
+	}
+	hog = fill_fast(&len);
+	ok = hog;
+	if (hog) {
+		for (hole = 0; hole + PAGE < len; hole += 2 * PAGE)
+			madvise(hog + hole, PAGE, MADV_DONTNEED);
+		for (i = 0; i < NR_HUGE; i++) {
+			int err = promote(pfn_of(p + i * HUGE), PER_HUGE, fast);
+
+			if (err == -ENOMEM)
+				nomem++;
+			else if (!err)
+				moved++;
+			else
+				ksft_print_msg("huge page %lu: %s\n", i, strerror(-err));
+		}
+		ksft_print_msg("%lu moved, %lu found no huge block, huge %ld -> %ld kB\n",
+			       moved, nomem, before, huge_kb(p));
+		ok &= nomem > 0 && nomem + moved == NR_HUGE;
+		ok &= count_on(p, NR_HUGE * HUGE, fast) == moved * PER_HUGE;
+		ok &= huge_kb(p) == before;
+		ok &= intact(p, NR_HUGE * HUGE);
+		munmap(hog, len);
+	}
+	munmap(blocks, blocks_len);
+	ksft_test_result(ok, "fast node fragmented: ENOMEM, nothing split\n");
+restore:
+	unmap_on(p, NR_HUGE * HUGE);
+	write_file(MIN_FREE, min_free);
+	write_file("/proc/sys/vm/compaction_proactiveness", proactive);
+	/* "always defer [madvise] never" -> what is in brackets */
+	if (strchr(defrag, '[')) {
+		char *word = strchr(defrag, '[') + 1;
+
+		word[strcspn(word, "]")] = '\0';
+		write_file(THP "defrag", word);
+	}
+}
+
+int main(void)
+{
+	char *onfast;
+
+	ksft_print_header();
+	if (geteuid())
+		ksft_exit_skip("needs root\n");
+	if (access(PROMOTE, W_OK))
+		ksft_exit_skip("no " PROMOTE " (CONFIG_TIER_DEBUG, mounted debugfs)\n");
+	if (!find_tiers(&fast, &slow))
+		ksft_exit_skip("no slow memory tier\n");
+	onfast = map_on(PAGE, fast, false);
+	if (!onfast)
+		ksft_exit_skip("no memory on the fast node\n");
+
+	ksft_print_msg("fast node %d, slow node %d\n", fast, slow);
+	ksft_set_plan(7);
+	test_bad_input();
+	test_nothing_there(onfast);
+	test_small();
+	test_mlocked();
+	test_huge();
+	test_full();
+	test_fragmented();
+	ksft_finished();
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the memory tier tests share: nodes, placement, page frame numbers.
+ * No libnuma, so that the tests build anywhere.
+ */
+#ifndef _TIER_UTIL_H
+#define _TIER_UTIL_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/mempolicy.h>
+
+#include "../kselftest.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
+
+#define MAX_NODES	64
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define PER_HUGE	(HUGE / PAGE)
+
+/* Returns 0 or -errno of the write. */
+static int write_file(const char *path, const char *text)
+{
+	ssize_t len = strlen(text), n;
+	int fd = open(path, O_WRONLY);
+	int err = 0;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, len);
+	if (n != len)
+		err = n < 0 ? -errno : -EIO;
+	close(fd);
+	return err;
+}
+
+static bool read_file(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, buf, size - 1);
+	close(fd);
+	if (n < 0)
+		return false;
+	buf[n] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	return true;
+}
+
+/* "0,2-3" -> bit mask */
+static uint64_t read_nodes(const char *path)
+{
+	uint64_t mask = 0;
+	char buf[256], *p = buf;
+
+	if (!read_file(path, buf, sizeof(buf)))
+		return 0;
+	while (*p >= '0' && *p <= '9') {
+		unsigned long lo = strtoul(p, &p, 10), hi = lo;
+
+		if (*p == '-')
+			hi = strtoul(p + 1, &p, 10);
+		for (; lo <= hi && lo < MAX_NODES; lo++)
+			mask |= 1ULL << lo;
+		if (*p == ',')
+			p++;
+	}
+	return mask;
+}
+
+/*
+ * The kernel's rule: every tier down to the slowest one that has CPUs is top
+ * tier.  Returns false if there is no slow node with memory.
+ */
+static bool find_tiers(int *fast, int *slow)
+{
+	uint64_t cpus = read_nodes("/sys/devices/system/node/has_cpu");
+	uint64_t mem = read_nodes("/sys/devices/system/node/has_memory");
+	int id, nid, top = -1;
+	char path[128];
+
+	*fast = -1;
+	*slow = -1;
+	for (id = 0; id < 1024; id++) {
+		uint64_t nodes;
+
+		snprintf(path, sizeof(path),
+			 "/sys/devices/virtual/memory_tiering/memory_tier%d/nodelist", id);
+		nodes = read_nodes(path);
+		if (nodes & cpus)
+			top = id;
+	}
+	for (id = 0; id < 1024; id++) {
+		uint64_t nodes;
+
+		snprintf(path, sizeof(path),
+			 "/sys/devices/virtual/memory_tiering/memory_tier%d/nodelist", id);
+		nodes = read_nodes(path) & mem;
+		for (nid = 0; nid < MAX_NODES; nid++) {
+			if (!(nodes & (1ULL << nid)))
+				continue;
+			if (id <= top && *fast < 0)
+				*fast = nid;
+			if (id > top && *slow < 0)
+				*slow = nid;
+		}
+	}
+	return *fast >= 0 && *slow >= 0;
+}
+
+/* Node of a present page, or -errno. */
+static int node_of(void *addr)
+{
+	int status = -EINVAL;
+
+	if (syscall(__NR_move_pages, 0, 1UL, &addr, NULL, &status, 0))
+		return -errno;
+	return status;
+}
+
+/* How many of the pages are on the node? */
+static unsigned long count_on(char *addr, size_t len, int nid)
+{
+	unsigned long i, n = 0;
+
+	for (i = 0; i < len; i += PAGE)
+		n += node_of(addr + i) == nid;
+	return n;
+}
+
+/*
+ * Map @len bytes, aligned to a huge page, and populate them on a node.  The
+ * policy is reset afterwards, so that the pages are free to move.  A page on
+ * either side, without the advice, keeps the VMA apart from its neighbours.
+ * To be unmapped by unmap_on().
+ */
+static char *map_on(size_t len, int nid, bool huge)
+{
+	unsigned long mask = 1UL << nid;
+	char *raw, *addr;
+	size_t i;
+
+	raw = mmap(NULL, len + 2 * HUGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (raw == MAP_FAILED)
+		return NULL;
+	addr = (char *)(((uintptr_t)raw + PAGE + HUGE - 1) & ~(HUGE - 1));
+	if (addr - PAGE > raw)
+		munmap(raw, addr - PAGE - raw);
+	if (raw + 2 * HUGE > addr + PAGE)
+		munmap(addr + len + PAGE, raw + 2 * HUGE - addr - PAGE);
+
+	madvise(addr, len, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	if (syscall(__NR_mbind, addr, len, MPOL_BIND, &mask,
+		    (unsigned long)MAX_NODES + 1, 0))
+		return NULL;
+	for (i = 0; i < len; i += PAGE)
+		addr[i] = 1;
+	if (syscall(__NR_mbind, addr, len, MPOL_DEFAULT, NULL, 0UL, 0))
+		return NULL;
+	return addr;
+}
+
+static void unmap_on(char *addr, size_t len)
+{
+	munmap(addr - PAGE, len + 2 * PAGE);
+}
+
+static uint64_t stamp(size_t i)
+{
+	return (i + 1) * 0x9e3779b97f4a7c15ULL;
+}
+
+static void fill(char *addr, size_t len)
+{
+	uint64_t *p = (uint64_t *)addr;
+	size_t i;
+
+	for (i = 0; i < len / sizeof(*p); i++)
+		p[i] = stamp(i);
+}
+
+static bool intact(const char *addr, size_t len)
+{
+	const uint64_t *p = (const uint64_t *)addr;
+	size_t i;
+
+	for (i = 0; i < len / sizeof(*p); i++)
+		if (p[i] != stamp(i))
+			return false;
+	return true;
+}
+
+/* kB of the mapping that are in huge mappings: AnonHugePages of its smaps entry. */
+static long huge_kb(const char *addr)
+{
+	unsigned long start, end;
+	bool inside = false;
+	char line[512];
+	long kb = -1;
+	FILE *f = fopen("/proc/self/smaps", "r");
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = start <= (uintptr_t)addr && (uintptr_t)addr < end;
+		else if (inside && sscanf(line, "AnonHugePages: %ld kB", &kb) == 1)
+			break;
+	}
+	fclose(f);
+	return kb;
+}
+
+#endif /* _TIER_UTIL_H */
