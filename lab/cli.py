@@ -95,6 +95,7 @@ def make_tree(args: argparse.Namespace) -> int:
     print(f"{path}: branch {tree.BRANCH} at {head[:12]} on {version}")
     print("edit there; commit as a fixup of the commit a change belongs to")
     print(f"(or as a new commit ending in `{tree.TRAILER}: NAME`); then make refresh")
+    print("Debian's .gitignore hides new files there: use git add -f")
     return 0
 
 

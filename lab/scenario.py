@@ -507,7 +507,7 @@ def run_contender(
         machine,
         ["/usr/bin/python3", str(agent), str(out / "job.json")],
         out_dir=out,
-        timeout_s=scenario.measure.timeout_s + 120,
+        timeout_s=2 * scenario.measure.timeout_s + 120,  # load, run, and the rest
         plugins=_plugins(scenario, kernel, out, cache),
         append=scenario.topology.append,
         on_line=live.on_line,
@@ -579,11 +579,17 @@ def run_scenario(
     out_dir.mkdir(parents=True, exist_ok=True)
     began = time.time()
     runs = []
-    for number, contender in enumerate(chosen, 1):
+    needs = [_expected(cache, f"{name}/{c.name}", scenario.measure.expected_s) for c in chosen]
+    print(
+        f"{name}: {scenario.description}\n"
+        f"{len(chosen)} contenders, about {sum(needs) / 60:.1f} minutes",
+        file=progress,
+        flush=True,
+    )
+    for number, (contender, expected) in enumerate(zip(chosen, needs, strict=True), 1):
         kernel = kernels(contender.kernel)
         key = f"{name}/{contender.name}"
         title = f"[{number}/{len(chosen)}] {name}: {contender.name}@{kernel.flavour}"
-        expected = _expected(cache, key, scenario.measure.expected_s)
         start = time.monotonic()
         with Live(progress, title, expected, scenario.measure.app_cpus) as live:
             try:
@@ -606,7 +612,7 @@ def run_scenario(
         "schema": SCHEMA,
         "scenario": name,
         "description": scenario.description,
-        "command": shlex.join(sys.argv),
+        "command": command_line(sys.argv),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
         "seconds": round(time.time() - began, 1),
         "host": host_info(),
@@ -617,6 +623,13 @@ def run_scenario(
     result["metrics"] = metrics.derive(result)
     result["failures"] = metrics.check(result)
     return result
+
+
+def command_line(argv: list[str]) -> str:
+    """The command as a reader would repeat it, without this machine's paths."""
+    first = Path(argv[0])
+    name = ["python", "-m", first.parent.name] if first.name == "__main__.py" else [first.name]
+    return shlex.join([*name, *argv[1:]])
 
 
 def host_info() -> dict[str, Any]:

@@ -47,7 +47,8 @@
  * Accessed bit raises no fault, and migration preserves the uffd-wp bit.
  *
  * The CPU time of the thread, for scanning and migration together, is held at
- * KMMSCAND_CPU_PERCENT of one CPU by sleeping.
+ * KMMSCAND_CPU_PERCENT of one CPU by sleeping after every slice and every batch of
+ * promotions (but see KMMSCAND_MAX_DEBT_NS).
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
@@ -63,7 +64,6 @@
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
-#include <linux/oom.h>
 #include <linux/page_idle.h>
 #include <linux/pagewalk.h>
 #include <linux/pid.h>
@@ -71,6 +71,7 @@
 #include <linux/sched/coredump.h>
 #include <linux/sched/cputime.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/swap.h>
@@ -89,12 +90,20 @@
 
 /* Page tables (or VMAs without any) per hold of mmap_lock */
 #define KMMSCAND_SLICE		64
-/* Candidates between two calls of tier_promote(): two page tables full */
+/* Candidates that a slice may collect: two page tables full */
 #define KMMSCAND_CANDIDATES	(2 * PTRS_PER_PTE)
+/* Base pages to promote (or one larger folio) before CPU time is looked at again */
+#define KMMSCAND_PROMOTE_PAGES	512
 /* Of one CPU */
 #define KMMSCAND_CPU_PERCENT	10
 /* Sleep when this much is owed; shorter sleeps would be rounded up to a tick */
 #define KMMSCAND_SLEEP_NS	(20 * NSEC_PER_MSEC)
+/*
+ * Debt beyond this is forgiven.  Normally it stays far below.  But a guest is
+ * charged for the time in which it waits for the TLB flush of a CPU that the host
+ * does not run, and that should not stop promotion for minutes.
+ */
+#define KMMSCAND_MAX_DEBT_NS	NSEC_PER_SEC
 /* How often to try a contended mmap_lock in one round, and the pause between */
 #define KMMSCAND_LOCK_TRIES	4
 #define KMMSCAND_LOCK_MSECS	10
@@ -174,6 +183,7 @@ static void kmmscand_throttle(struct kmmscand *s)
 	s->owed += (now - s->runtime) * (100 - KMMSCAND_CPU_PERCENT) /
 		   KMMSCAND_CPU_PERCENT;
 	s->runtime = now;
+	s->owed = min_t(u64, s->owed, KMMSCAND_MAX_DEBT_NS);
 
 	if (s->owed >= KMMSCAND_SLEEP_NS)
 		kmmscand_sleep(s, div_u64(s->owed, NSEC_PER_MSEC));
@@ -331,6 +341,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 
 	ptl = pmd_trans_huge_lock(pmd, vma);
 	if (ptl) {
+		__acquire(ptl);	/* for sparse; pmd_trans_huge_lock() lacks it */
 		kmmscand_huge_pmd(s, vma, pmd, addr);
 		spin_unlock(ptl);
 		return 0;
@@ -347,7 +358,11 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	/* A secondary MMU may know of accesses that the PTE does not show. */
 	notifiers = mm_has_notifiers(vma->vm_mm);
 
-	rcu_read_lock();	/* for the cursor */
+	/*
+	 * The cursor needs RCU: pte_offset_map_lock() has entered a read-side
+	 * critical section, which pte_unmap_unlock() will leave.
+	 */
+	__acquire(RCU);		/* for sparse; the former lacks it */
 	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
 		pte_t ptent = ptep_get(pte);
 		struct folio *folio;
@@ -364,7 +379,6 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		if (ptep_clear_young_notify(vma, addr, pte))
 			kmmscand_accessed(s, &cursor, folio);
 	}
-	rcu_read_unlock();
 	pte_unmap_unlock(start_pte, ptl);
 	return 0;
 }
@@ -415,27 +429,42 @@ static const struct mm_walk_ops kmmscand_walk_ops = {
 	.walk_lock	= PGWALK_RDLOCK,
 };
 
-/* Hand over the candidates of a slice.  No lock is held. */
+/* Ranges, from @first on, that make up one batch. */
+static unsigned int kmmscand_batch(struct kmmscand *s, unsigned int first)
+{
+	unsigned long pages = s->ranges[first].nr;
+	unsigned int i;
+
+	for (i = first + 1; i < s->nr_ranges; i++) {
+		pages += s->ranges[i].nr;
+		if (pages > KMMSCAND_PROMOTE_PAGES)
+			break;
+	}
+	return i - first;
+}
+
+/*
+ * Hand over the candidates of a slice.  No lock is held, and the candidates are
+ * page frame numbers, so sleeping here holds up nobody.
+ */
 static void kmmscand_promote(struct kmmscand *s)
 {
 	struct tier_promote_stats stats = {};
-	unsigned int done = 0, tries = 0, i;
+	unsigned int done = 0, tries = 0, batch, i;
 
 	while (done < s->nr_ranges && !kthread_should_stop()) {
-		done += tier_promote(s->ranges + done, s->nr_ranges - done, &stats);
-		if (done == s->nr_ranges)
-			break;
+		batch = kmmscand_batch(s, done);
+		i = tier_promote(s->ranges + done, batch, &stats);
+		done += i;
+		kmmscand_throttle(s);
+		if (i == batch)
+			continue;
 
-		/*
-		 * No room.  If kswapd is demoting, it has been woken: wait a
-		 * little.  The candidates are page frame numbers, so waiting
-		 * holds up nobody.
-		 */
+		/* No room.  If kswapd can demote, it has been woken: wait a bit. */
 		if (!numa_demotion_enabled || ++tries > KMMSCAND_ROOM_TRIES) {
 			node_set(s->ranges[done].nid, s->full);
 			break;
 		}
-		kmmscand_throttle(s);
 		kmmscand_sleep(s, KMMSCAND_ROOM_MSECS);
 	}
 
@@ -522,8 +551,8 @@ static void kmmscand_scan_mm(struct kmmscand *s, struct mm_struct *mm)
  */
 static struct mm_struct *kmmscand_get_mm(struct kmmscand *s, int *nr)
 {
-	struct task_struct *leader = NULL, *task;
-	struct mm_struct *mm;
+	struct task_struct *leader = NULL, *task = NULL, *t;
+	struct mm_struct *mm = NULL;
 	struct pid *pid;
 
 	rcu_read_lock();
@@ -532,37 +561,30 @@ static struct mm_struct *kmmscand_get_mm(struct kmmscand *s, int *nr)
 	/* Threads other than the group leader have no PIDTYPE_TGID. */
 	if (pid)
 		leader = pid_task(pid, PIDTYPE_TGID);
-	if (leader)
-		get_task_struct(leader);
+	if (leader) {
+		/* The leader may have exited before its other threads. */
+		for_each_thread(leader, t) {
+			/* NULL for kernel threads, also those that borrow an mm */
+			mm = get_task_mm(t);
+			if (mm) {
+				task = t;
+				get_task_struct(task);
+				break;
+			}
+		}
+	}
 	rcu_read_unlock();
-	if (!leader)
+	if (!mm)
 		return NULL;
-
-	/* Not an mm that a kernel thread has borrowed by kthread_use_mm(). */
-	if (leader->flags & PF_KTHREAD) {
-		put_task_struct(leader);
-		return NULL;
-	}
-
-	/* The leader may have exited before its other threads. */
-	task = find_lock_task_mm(leader);
-	if (!task) {
-		put_task_struct(leader);
-		return NULL;
-	}
-	/*
-	 * task_lock() keeps task->mm and task->mempolicy in place.  The policy
-	 * of this thread stands for those of the others.
-	 */
-	mm = task->mm;
 	mmgrab(mm);
-	kmmscand_policy_nodes(task->mempolicy, &s->task_nodes);
-	get_task_struct(task);
-	task_unlock(task);
+	mmput_async(mm);
 
+	/* task_lock() keeps the policy, which stands for all threads'. */
+	task_lock(task);
+	kmmscand_policy_nodes(task->mempolicy, &s->task_nodes);
+	task_unlock(task);
 	s->mm_nodes = cpuset_mems_allowed(task);
 	put_task_struct(task);
-	put_task_struct(leader);
 	return mm;
 }
 
