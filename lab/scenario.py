@@ -507,7 +507,7 @@ def run_contender(
         machine,
         ["/usr/bin/python3", str(agent), str(out / "job.json")],
         out_dir=out,
-        timeout_s=2 * scenario.measure.timeout_s + 120,  # load, run, and the rest
+        timeout_s=3 * scenario.measure.timeout_s // 2 + 120,  # load, run, and the rest
         plugins=_plugins(scenario, kernel, out, cache),
         append=scenario.topology.append,
         on_line=live.on_line,

@@ -97,7 +97,7 @@ def run_programs(
     """
     shutil.rmtree(out_dir, ignore_errors=True)
     out_dir.mkdir(parents=True)
-    lines = ["mount -t tmpfs none /tmp", prepare]
+    lines = [prepare]
     for program in wanted:
         log = shlex.quote(str(out_dir / program.name))
         # pagemap_ioctl and others look for files beside themselves

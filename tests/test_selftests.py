@@ -65,6 +65,21 @@ def test_tier_selftests(
     _report(subtests, cases)
 
 
+def test_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
+    """With the no-split rule switched off, the selftest that guards it must fail."""
+    switch = "echo 1 > /sys/kernel/debug/tier/fault_split"
+    cases = selftests.run_programs(
+        debug_kernel,
+        selftests.programs(debug_kernel, "tier"),
+        (Program("promote_test", timeout_s=120),),
+        topology.load("two-tier", fast_mb=768, slow_mb=768),
+        out_dir,
+        prepare=switch,
+    )
+    failed = [case.name for case in cases["promote_test"] if case.outcome == "fail"]
+    assert failed == ["fast node fragmented: ENOMEM, nothing split"], cases
+
+
 @pytest.mark.parametrize("name", ["one-tier", "two-tier-nohmat"])
 def test_one_tier_machine_gets_a_clear_error(
     name: str, tiershift_kernel: KernelImage, out_dir: Path
