@@ -218,9 +218,10 @@ int hotness_populate(const nodemask_t *slow)
 	/* Keeps online sections online while we look at their memmap. */
 	get_online_mems();
 	mutex_lock(&hotness_mutex);
-	for (section = 0; !err && section <= __highest_present_section_nr; section++) {
-		if (online_section_nr(section) && hotness_section_on(section, slow))
-			err = hotness_add_section(section);
+	for (section = 0; section <= __highest_present_section_nr; section++) {
+		if (online_section_nr(section) && hotness_section_on(section, slow) &&
+		    hotness_add_section(section))
+			err = -ENOMEM;
 		cond_resched();
 	}
 	mutex_unlock(&hotness_mutex);
@@ -281,7 +282,7 @@ static int hotness_memory_notify(struct notifier_block *nb, unsigned long action
 			hotness_del_section(section);
 		} else if (hotness_enabled && !node_is_toptier(pfn_to_nid(pfn)) &&
 			   hotness_add_section(section)) {
-			/* Not worth failing the hotplug for */
+			/* Not worth failing the hotplug for; the sweep tries again */
 			pr_warn_once("no memory to track section %lu\n", section);
 		}
 	}

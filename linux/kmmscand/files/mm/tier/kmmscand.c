@@ -14,10 +14,11 @@
  * counts a page once per round all the same.
  *
  * Holding locks: an address space is scanned in slices of KMMSCAND_SLICE page
- * tables.  mmap_lock is taken for reading, by trylock only, for one slice.
- * Between slices only mm_count is held, so that the thread delays neither
- * exit_mmap() nor the freeing of memory.  Promotion happens between slices, too,
- * with no lock held.
+ * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them).  mmap_lock is
+ * taken for reading, by trylock only, for one slice.  Between slices only mm_count
+ * is held.  A process that exits during a slice leaves exit_mmap() to a kworker, by
+ * mmput_async(): its memory is freed a little later than waitpid() returns.
+ * Promotion happens between slices, with no lock held.
  *
  * No huge mapping is ever split here: the walker has a pmd_entry and no pte_entry
  * (walk_pmd_range() splits only for the latter), and what could be mapped by PUDs
@@ -27,7 +28,8 @@
  *  - Those of top-tier pages are not touched at all.
  *  - When the bit of a slow page is cleared, PG_young is set instead, as DAMON and
  *    page_idle do.  folio_referenced() counts PG_young as a reference, so reclaim
- *    does not take the page for idle.  PG_idle is not touched.
+ *    does not take the page for idle.  PG_idle is cleared, as by everybody who finds
+ *    the bit set, and never set.
  *  - MGLRU's aging walk looks at page tables only.  It does not see PG_young, so
  *    it does not promote what is accessed solely between our visit and its own to
  *    the youngest generation; eviction then sees PG_young and keeps the page.
@@ -90,6 +92,10 @@
 
 /* Page tables (or VMAs without any) per hold of mmap_lock */
 #define KMMSCAND_SLICE		64
+/* What a page table costs if each entry may be asked of a secondary MMU */
+#define KMMSCAND_NOTIFY_COST	8
+/* Empty upper-level entries and gaps between VMAs per hold */
+#define KMMSCAND_SLICE_HOLES	16384
 /* Candidates that a slice may collect: two page tables full */
 #define KMMSCAND_CANDIDATES	(2 * PTRS_PER_PTE)
 /* Base pages to promote (or one larger folio) before CPU time is looked at again */
@@ -108,8 +114,10 @@
 #define KMMSCAND_LOCK_TRIES	4
 #define KMMSCAND_LOCK_MSECS	10
 /* How long to let kswapd make room before giving up for the round */
-#define KMMSCAND_ROOM_TRIES	8
+#define KMMSCAND_ROOM_TRIES	8	/* in a row, without any progress */
 #define KMMSCAND_ROOM_MSECS	50
+/* Rounds with room for everything before the threshold is lowered again */
+#define KMMSCAND_CALM_ROUNDS	4
 
 /* Tunables; written by sysfs, read by the thread at any time */
 static unsigned int scan_period_ms = 1000;
@@ -135,6 +143,7 @@ struct kmmscand {
 	u8 round;
 	unsigned int threshold;		/* hot_threshold + pressure */
 	unsigned int pressure;
+	unsigned int calm;		/* rounds since a target was full */
 	unsigned long mms;
 	unsigned long ptes;
 	unsigned long young;
@@ -151,6 +160,7 @@ struct kmmscand {
 
 	/* Slice */
 	unsigned int budget;
+	unsigned int holes;
 	unsigned long next;		/* address to resume at */
 	unsigned long slice_ptes;
 	unsigned long slice_young;
@@ -180,8 +190,8 @@ static void kmmscand_throttle(struct kmmscand *s)
 {
 	u64 now = task_sched_runtime(current);
 
-	s->owed += (now - s->runtime) * (100 - KMMSCAND_CPU_PERCENT) /
-		   KMMSCAND_CPU_PERCENT;
+	s->owed += div_u64((now - s->runtime) * (100 - KMMSCAND_CPU_PERCENT),
+			   KMMSCAND_CPU_PERCENT);
 	s->runtime = now;
 	s->owed = min_t(u64, s->owed, KMMSCAND_MAX_DEBT_NS);
 
@@ -266,9 +276,14 @@ static void kmmscand_accessed(struct kmmscand *s, struct hotness_cursor *cursor,
 	int nid;
 
 	s->cleared = true;
-	/* We took the Accessed bit away: leave word for reclaim and others. */
+	/*
+	 * We took the Accessed bit away: leave word for reclaim (PG_young), and
+	 * for DAMON and page_idle, which ask for the bit or the lack of PG_idle.
+	 */
 	if (!folio_test_young(folio))
 		folio_set_young(folio);
+	if (folio_test_idle(folio))
+		folio_clear_idle(folio);
 	s->slice_young++;
 
 	score = hotness_touch(cursor, pfn, s->round);
@@ -355,8 +370,13 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	if (!start_pte)
 		return 0;
 
-	/* A secondary MMU may know of accesses that the PTE does not show. */
+	/*
+	 * A secondary MMU may know of accesses that the PTE does not show.  To
+	 * ask it is expensive (KVM takes its mmu_lock for each entry).
+	 */
 	notifiers = mm_has_notifiers(vma->vm_mm);
+	if (notifiers)
+		s->budget -= min(s->budget, KMMSCAND_NOTIFY_COST - 1U);
 
 	/*
 	 * The cursor needs RCU: pte_offset_map_lock() has entered a read-side
@@ -423,8 +443,23 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 	return 0;
 }
 
+/* Without this a sparse address space could be walked for long in one slice. */
+static int kmmscand_pte_hole(unsigned long addr, unsigned long next, int depth,
+			     struct mm_walk *walk)
+{
+	struct kmmscand *s = walk->private;
+
+	if (!s->holes) {
+		s->next = addr;
+		return 1;
+	}
+	s->holes--;
+	return 0;
+}
+
 static const struct mm_walk_ops kmmscand_walk_ops = {
 	.pmd_entry	= kmmscand_pmd_entry,
+	.pte_hole	= kmmscand_pte_hole,
 	.test_walk	= kmmscand_test_walk,
 	.walk_lock	= PGWALK_RDLOCK,
 };
@@ -449,37 +484,42 @@ static unsigned int kmmscand_batch(struct kmmscand *s, unsigned int first)
  */
 static void kmmscand_promote(struct kmmscand *s)
 {
-	struct tier_promote_stats stats = {};
-	unsigned int done = 0, tries = 0, batch, i;
+	unsigned int done = 0, tries = 0, batch, end, i;
 
 	while (done < s->nr_ranges && !kthread_should_stop()) {
+		struct tier_promote_stats stats = {};
+
+		if (node_isset(s->ranges[done].nid, s->full)) {
+			done++;
+			continue;
+		}
 		batch = kmmscand_batch(s, done);
-		i = tier_promote(s->ranges + done, batch, &stats);
-		done += i;
+		end = done + tier_promote(s->ranges + done, batch, &stats);
+		if (end > done)
+			tries = 0;
+		s->promoted += stats.moved;
+
+		/*
+		 * The frames that have been vacated will be reused, often for
+		 * what is demoted next; it must not inherit the heat.  What
+		 * failed for another reason than memory has to earn its score
+		 * again, which keeps the thread from trying it every round.
+		 */
+		for (i = done; !stats.nomem && i < end; i++)
+			hotness_forget(s->ranges[i].pfn);
+
+		batch -= end - done;
+		done = end;
 		kmmscand_throttle(s);
-		if (i == batch)
+		if (!batch)
 			continue;
 
 		/* No room.  If kswapd can demote, it has been woken: wait a bit. */
-		if (!numa_demotion_enabled || ++tries > KMMSCAND_ROOM_TRIES) {
+		if (numa_demotion_enabled && ++tries <= KMMSCAND_ROOM_TRIES)
+			kmmscand_sleep(s, KMMSCAND_ROOM_MSECS);
+		else
 			node_set(s->ranges[done].nid, s->full);
-			break;
-		}
-		kmmscand_sleep(s, KMMSCAND_ROOM_MSECS);
 	}
-
-	/*
-	 * The frames that have been vacated will be reused, often for what is
-	 * demoted next; it must not inherit the heat.  What failed for another
-	 * reason than memory has to earn its score again, which keeps the
-	 * thread from trying it every round.
-	 */
-	if (!stats.nomem) {
-		for (i = 0; i < done; i++)
-			hotness_forget(s->ranges[i].pfn);
-	}
-
-	s->promoted += stats.moved;
 	s->nr_ranges = 0;
 }
 
@@ -513,6 +553,7 @@ static void kmmscand_scan_mm(struct kmmscand *s, struct mm_struct *mm)
 			continue;
 		}
 		s->budget = KMMSCAND_SLICE;
+		s->holes = KMMSCAND_SLICE_HOLES;
 		s->slice_ptes = 0;
 		s->slice_young = 0;
 		s->slice_candidates = 0;
@@ -590,8 +631,9 @@ static struct mm_struct *kmmscand_get_mm(struct kmmscand *s, int *nr)
 
 /*
  * With a fixed threshold the fast nodes fill up with lukewarm pages.  So ask for
- * one point more after every round in which a target ran out of room, and relent
- * when there is plenty of it again.
+ * one point more after every round in which a target ran out of room.  Relent
+ * after some rounds in which none did and there is room: with demotion it is kswapd
+ * that keeps it, and never more than up to the promo watermark.
  */
 static void kmmscand_adapt(struct kmmscand *s)
 {
@@ -599,13 +641,16 @@ static void kmmscand_adapt(struct kmmscand *s)
 
 	if (!nodes_empty(s->full)) {
 		s->pressure++;
+		s->calm = 0;
 		return;
 	}
-	if (!s->pressure)
+	if (!s->pressure || ++s->calm < KMMSCAND_CALM_ROUNDS)
 		return;
 	for_each_node_mask(nid, s->top) {
-		if (tier_target_headroom(nid) > node_present_pages(nid) / 64) {
+		if (numa_demotion_enabled ||
+		    tier_target_headroom(nid) > node_present_pages(nid) / 64) {
 			s->pressure--;
+			s->calm = 0;
 			return;
 		}
 	}
@@ -617,6 +662,7 @@ static void kmmscand_round(struct kmmscand *s)
 	nodemask_t old_slow = s->slow;
 	struct mm_struct *mm;
 	unsigned int base;
+	bool sweep;
 	int nr;
 
 	s->round++;
@@ -627,13 +673,17 @@ static void kmmscand_round(struct kmmscand *s)
 	s->promoted = 0;
 	nodes_clear(s->full);
 
+	/* Also when there is nothing to scan, so that no stamp gets too old. */
+	sweep = !(s->round % HOTNESS_SWEEP_ROUNDS);
+	if (sweep)
+		hotness_sweep(s->round);
+
 	/* Tiers can change at run time, when nodes or their attributes do. */
 	if (!kmmscand_nodes(&s->slow, &s->top))
 		return;
-	if (!nodes_equal(s->slow, old_slow) && hotness_populate(&s->slow))
+	/* With the sweep, try again to add what could not be allocated before. */
+	if ((sweep || !nodes_equal(s->slow, old_slow)) && hotness_populate(&s->slow))
 		pr_warn_once("no memory for parts of the hotness table\n");
-	if (!(s->round % HOTNESS_SWEEP_ROUNDS))
-		hotness_sweep(s->round);
 
 	/* The highest score must stay enough, or nothing could be promoted. */
 	base = READ_ONCE(hot_threshold);
@@ -688,6 +738,12 @@ static int kmmscand_start(void)
 
 	if (kmmscand)
 		return 0;
+
+	/* Where software sets the bit, each one that we clear costs a fault. */
+	if (!arch_has_hw_pte_young()) {
+		pr_warn("the processor does not set Accessed bits by itself, scanning would cost page faults\n");
+		return -EOPNOTSUPP;
+	}
 
 	s = kvzalloc(sizeof(*s), GFP_KERNEL);
 	if (!s)

@@ -234,6 +234,9 @@ static bool tier_may_promote(struct folio *folio)
 		return false;
 	if (folio_maybe_dma_pinned(folio))
 		return false;
+	/* migrate_pages() would split it whatever the reason. */
+	if (folio_test_pmd_mappable(folio) && !thp_migration_supported())
+		return false;
 	/*
 	 * Unlocked, as in migrate_pages_batch().  A folio that becomes
 	 * partially mapped after this check can still be split by it.
@@ -501,11 +504,34 @@ void tier_promoter_put(void)
 	static_branch_dec(&tier_promote_key);
 }
 
-/* For tier_wants_headroom(), which has the comment */
+/* Does the node have free memory that a demotion may use? */
+static bool tier_node_takes_more(int nid)
+{
+	int i;
+
+	for (i = 0; i < MAX_NR_ZONES; i++) {
+		struct zone *zone = NODE_DATA(nid)->node_zones + i;
+
+		if (managed_zone(zone) && zone_page_state(zone, NR_FREE_PAGES) >
+		    min_wmark_pages(zone) + SWAP_CLUSTER_MAX)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * For tier_wants_headroom(), which has the comment.  When the demotion target is
+ * full, too, kswapd could reach the promo watermark only by writing to disk, or
+ * would fail so often that it takes the node for hopeless.
+ */
 bool __tier_wants_headroom(int nid)
 {
-	return numa_demotion_enabled && node_is_toptier(nid) &&
-	       next_demotion_node(nid) != NUMA_NO_NODE;
+	int target;
+
+	if (!numa_demotion_enabled || !node_is_toptier(nid))
+		return false;
+	target = next_demotion_node(nid);
+	return target != NUMA_NO_NODE && tier_node_takes_more(target);
 }
 
 #ifdef CONFIG_TIER_DEBUG
