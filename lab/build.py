@@ -128,13 +128,7 @@ def source_directory(commit: str) -> Path:
     """The one work tree for builds; only files that differ get a new time stamp."""
     path = cache.sub("src") / "kernel"
     with cache.lock("src"):
-        if not (path / ".git").exists():
-            shutil.rmtree(path, ignore_errors=True)
-            tree.git("worktree", "prune")
-            tree.git("worktree", "add", "-q", "-f", "--detach", path, commit)
-        inside = ["git", "-C", str(path)]
-        run.output([*inside, "reset", "-q", "--hard", commit])
-        run.output([*inside, "clean", "-q", "-f", "-d", "-x"])
+        tree.work_tree(path, commit)
     return path
 
 

@@ -39,6 +39,12 @@ def test_kernel_warning_fails_the_run(
         guest.run(base_kernel.image, two_tier, command, out_dir=out_dir, timeout_s=120)
 
 
+def test_what_user_space_says_is_no_kernel_warning() -> None:
+    """virtme-ng's init reports missing programs as WARNING."""
+    assert not guest.kernel_warnings('[    2.5] virtme-ng-init: WARNING: failed to run: "ip"')
+    assert guest.kernel_warnings("[    2.5] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1 f+0x1/0x2")
+
+
 def test_hanging_guest_is_killed(
     base_kernel: KernelImage, two_tier: Topology, out_dir: Path
 ) -> None:
