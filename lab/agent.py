@@ -302,7 +302,6 @@ def environment() -> dict[str, Any]:
     return {
         "release": platform.release(),
         "version": platform.version(),
-        "cmdline": Path("/proc/cmdline").read_text().strip(),
         "cpus": os.cpu_count(),
         "tiers": tiers,
         "nodes": sizes,

@@ -31,6 +31,7 @@ def _external(pairs: Sequence[str]) -> dict[str, Path]:
 
 def _scenario(names: Sequence[str], args: argparse.Namespace, save: Path | None) -> int:
     started = time.monotonic()
+    failed: list[str] = []
     for name in names:
         out_dir = cache.sub("runs") / name
         result = scenario.run_scenario(
@@ -47,7 +48,14 @@ def _scenario(names: Sequence[str], args: argparse.Namespace, save: Path | None)
         print(f"JSON, Markdown and plot: {out_dir}")
         if save:
             report.write(result, save)
+        if result["failures"]:
+            failed.append(name)
     print(f"total time: {(time.monotonic() - started) / 60:.1f} minutes")
+    if failed:
+        raise LabError(
+            "these comparisons do not count: " + ", ".join(failed),
+            "the FAILED CHECK lines above say why",
+        )
     return 0
 
 

@@ -40,7 +40,9 @@ WARNING = re.compile(
     r"|Bad page (?:state|map)|page dumped because|ODEBUG|refcount_t: |unreferenced object"
 )
 # Lines that match WARNING and are no fault of the kernel.
-HARMLESS = re.compile(r"virtme-ng-init: |Speculative Return Stack Overflow|Spectre|RETBleed|MDS CPU bug|TAA")
+HARMLESS = re.compile(
+    r"virtme-ng-init: |Speculative Return Stack Overflow|Spectre|RETBleed|MDS CPU bug|TAA"
+)
 
 
 @dataclass

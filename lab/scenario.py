@@ -48,6 +48,7 @@ class Kernel(Protocol):
     def flavour(self) -> str: ...
     @property
     def key(self) -> str: ...
+    def describe(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
@@ -527,7 +528,7 @@ def run_contender(
         "rival": contender.rival,
         "settings": contender.settings,
         "demotion": contender.demotion,
-        "kernel": {"flavour": kernel.flavour, "release": kernel.release, "key": kernel.key},
+        "kernel": kernel.describe(),
         "seconds_total": round(result.seconds, 1),
         "agent": data,
         **metrics.instruments_of(scenario.measure, machine, out),

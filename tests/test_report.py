@@ -28,7 +28,12 @@ def contender(name: str, mode: str, app: int, promoted: int, rise: float | None)
         "rival": mode == "numab2",
         "settings": {},
         "demotion": True,
-        "kernel": {"flavour": "base", "release": "6.12.1", "key": "abc"},
+        "kernel": {
+            "flavour": "base",
+            "release": "6.12.1",
+            "key": "abc",
+            "base_version": "6.12.1-1",
+        },
         "agent": {
             "placement": {"share": 0.99, "pages": {"1": 1000}},
             "workload": {"ops": OPS, "seconds": 60.0, "verified": True},

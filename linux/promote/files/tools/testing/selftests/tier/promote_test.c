@@ -209,6 +209,7 @@ static char *fill_fast(size_t *len)
 {
 	unsigned long mask = 1UL << fast;
 	size_t size = 1UL << 36, used = 0;
+	int settled = 0;
 	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -219,10 +220,19 @@ static char *fill_fast(size_t *len)
 		    (unsigned long)MAX_NODES + 1, 0))
 		return NULL;
 	while (used < size) {
-		long left = room(fast) - 256, i;
+		long left = room(fast) - 64, i;
 
-		if (left <= 0)
-			break;
+		/*
+		 * Others free memory late (per-CPU lists, RCU, the quarantine of
+		 * KASAN): full is what stays full.
+		 */
+		if (left <= 0) {
+			if (++settled == 5)
+				break;
+			usleep(100000);
+			continue;
+		}
+		settled = 0;
 		/* Per-CPU lists blur the counters: in small steps to the end. */
 		left = left > 4096 ? left / 2 : left > 32 ? 32 : left;
 		for (i = 0; i < left; i++, used += PAGE)
