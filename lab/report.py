@@ -101,7 +101,8 @@ def notes(result: dict[str, Any]) -> list[str]:
         place = run["agent"].get("placement")
         lines.append(
             f"{run['name']}: kernel {run['kernel']['release']} ({run['kernel']['flavour']} "
-            f"{run['kernel']['key']}) from {run['kernel']['base_version']}, demotion {'on' if run['demotion'] else 'off'}, "
+            f"{run['kernel']['key']}) from {run['kernel']['base_version']}, "
+            f"demotion {'on' if run['demotion'] else 'off'}, "
             + (f"{place['share']:.1%} on the slow node at START, " if place else "")
             + (f"tuned: {tuned}" if tuned else "default parameters")
             + "."

@@ -44,6 +44,7 @@ class Room:
     def cover(self) -> tuple[str, str]:
         """Subject and text of the cover letter."""
         letter = self._cover_text().partition(MESSAGE_HEADING)[0]
+        letter = re.sub(r"<!--.*?-->\n", "", letter)  # the licence
         subject, _, body = letter.partition("\n")
         return subject.lstrip("# ").strip(), body.strip()
 
