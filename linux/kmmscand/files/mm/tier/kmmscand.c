@@ -39,7 +39,8 @@
  *  - A processor sets the bit again only when it walks the page table, so what
  *    stays in the TLB would look idle, and the hottest pages, in particular huge
  *    ones, do stay there.  Therefore an address space in which bits were cleared is
- *    flushed, once per round and not once per entry.
+ *    flushed, once per round and not once per entry.  That is the TLB of the host:
+ *    what a KVM guest's vCPU has cached of the secondary MMU is not flushed.
  *
  * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (device
  * memory), mlocked (not promoted, see promote.c), executable file maps (shared
