@@ -12,6 +12,7 @@
 #include <linux/jump_label.h>
 #include <linux/types.h>
 
+struct folio;
 struct seq_file;
 
 /**
@@ -58,14 +59,16 @@ extern bool tier_fault_split;
 #ifdef CONFIG_TIER_PROMOTE
 DECLARE_STATIC_KEY_FALSE(tier_promote_key);
 
-unsigned int tier_promote(const struct tier_range *ranges, unsigned int nr_ranges,
+unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 			  struct tier_promote_stats *stats);
 bool tier_target_valid(int nid);
 bool tier_target_has_room(int nid, unsigned int order, unsigned long nr);
 unsigned long tier_target_headroom(int nid);
 void tier_promoter_get(void);
 void tier_promoter_put(void);
+void tier_bounces(unsigned long *promoted, unsigned long *bounced);
 bool __tier_wants_headroom(int nid);
+void __tier_folio_demoted(struct folio *folio);
 
 /**
  * tier_wants_headroom - should kswapd keep the promo watermark on this node?
@@ -80,11 +83,27 @@ static inline bool tier_wants_headroom(int nid)
 	       __tier_wants_headroom(nid);
 }
 
+/**
+ * tier_folio_demoted - reclaim is about to demote a folio
+ * @folio: isolated
+ *
+ * Counts those that were promoted lately.  A nop while no promoter is active.
+ */
+static inline void tier_folio_demoted(struct folio *folio)
+{
+	if (static_branch_unlikely(&tier_promote_key))
+		__tier_folio_demoted(folio);
+}
+
 void tier_vmstat_show(struct seq_file *m);
 #else
 static inline bool tier_wants_headroom(int nid)
 {
 	return false;
+}
+
+static inline void tier_folio_demoted(struct folio *folio)
+{
 }
 
 static inline void tier_vmstat_show(struct seq_file *m)

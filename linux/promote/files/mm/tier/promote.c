@@ -47,12 +47,14 @@
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
+#include <linux/mutex.h>
 #include <linux/swap.h>
 #include <linux/tier.h>
 #include <linux/uaccess.h>
 #include <linux/vmstat.h>
 
 #include "../internal.h"
+#include "bounce.h"
 #include "events.h"
 
 #define CREATE_TRACE_POINTS
@@ -66,6 +68,8 @@
 
 /* True while at least one promoter is active; see tier_promoter_get() */
 DEFINE_STATIC_KEY_FALSE(tier_promote_key);
+static DEFINE_MUTEX(tier_promoters_mutex);
+static unsigned int tier_promoters;	/* under the mutex */
 
 #ifdef CONFIG_TIER_DEBUG
 /* Fault: let migrate_pages() split large folios that find no room */
@@ -115,8 +119,10 @@ static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 		      __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN;
 
 	folio = __folio_alloc_node(gfp, order, dst->nid);
-	if (folio)
+	if (folio) {
 		dst->nr_alloc += folio_nr_pages(folio);
+		tier_bounce_mark(folio, true);
+	}
 	return folio;
 }
 
@@ -125,6 +131,7 @@ static void tier_put_dst(struct folio *folio, unsigned long private)
 	struct tier_dst *dst = (struct tier_dst *)private;
 
 	dst->nr_put += folio_nr_pages(folio);
+	tier_bounce_mark(folio, false);
 	folio_put(folio);
 }
 
@@ -156,6 +163,7 @@ static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stat
 		putback_movable_pages(&batch->folios);
 
 	stats->moved += moved;
+	tier_bounce_promoted(moved);
 	if (rc == -ENOMEM) {
 		/* What was left untried would have failed for the same reason */
 		stats->nomem += left;
@@ -263,6 +271,9 @@ bool tier_target_valid(int nid)
  * tier_target_headroom - free memory of a node above its high watermarks
  * @nid: node with memory
  *
+ * What lower zones keep for allocations that can use no others does not count, as in
+ * tier_target_has_room().
+ *
  * Return: a snapshot in base pages; a hint for pacing, not a permission.
  */
 unsigned long tier_target_headroom(int nid)
@@ -278,7 +289,7 @@ unsigned long tier_target_headroom(int nid)
 		if (!managed_zone(zone))
 			continue;
 		free = zone_page_state(zone, NR_FREE_PAGES);
-		high = high_wmark_pages(zone);
+		high = high_wmark_pages(zone) + zone->lowmem_reserve[ZONE_MOVABLE];
 		if (free > high)
 			room += free - high;
 	}
@@ -387,8 +398,8 @@ out:
 	return room;
 }
 
-/* Returns false if the target of the range has no room. */
-static bool tier_add_range(struct tier_batch *batch, const struct tier_range *range,
+/* Returns false if the target has no room; the range is then what has been left. */
+static bool tier_add_range(struct tier_batch *batch, struct tier_range *range,
 			   struct tier_promote_stats *stats)
 {
 	unsigned long pfn = range->pfn;
@@ -407,8 +418,11 @@ static bool tier_add_range(struct tier_batch *batch, const struct tier_range *ra
 			 * not known.
 			 */
 			if (nr <= left && tier_may_promote(folio)) {
-				if (!tier_add_folio(batch, folio, range->nid, stats))
+				if (!tier_add_folio(batch, folio, range->nid, stats)) {
+					range->pfn = pfn;
+					range->nr = left;
 					return false;
+				}
 				goto next;
 			}
 			nr = min(nr, left);
@@ -430,14 +444,16 @@ next:
  * @stats:     counts are added to it
  *
  * Stops at the first range whose target has no room, so that the caller can
- * wait for the room or give up.  Ranges with an invalid target are skipped.
+ * wait for the room or give up.  That range is shortened to what has been left; frames
+ * that were vacated must not be tried again, because somebody else will get them.
+ * Ranges with an invalid target are skipped.
  *
  * Context: process context, may sleep.  Takes the memory hotplug lock for reading.
  * No mmap_lock, page-table lock or folio lock may be held: migration takes folio
  * locks and the rmap locks.
  * Return: number of ranges dealt with.
  */
-unsigned int tier_promote(const struct tier_range *ranges, unsigned int nr_ranges,
+unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 			  struct tier_promote_stats *stats)
 {
 	struct tier_promote_stats done = {};
@@ -491,7 +507,11 @@ unsigned int tier_promote(const struct tier_range *ranges, unsigned int nr_range
  */
 void tier_promoter_get(void)
 {
+	mutex_lock(&tier_promoters_mutex);
+	if (!tier_promoters++)
+		tier_bounce_enable();
 	static_branch_inc(&tier_promote_key);
+	mutex_unlock(&tier_promoters_mutex);
 }
 
 /**
@@ -501,7 +521,11 @@ void tier_promoter_get(void)
  */
 void tier_promoter_put(void)
 {
+	mutex_lock(&tier_promoters_mutex);
 	static_branch_dec(&tier_promote_key);
+	if (!--tier_promoters)
+		tier_bounce_disable();
+	mutex_unlock(&tier_promoters_mutex);
 }
 
 /* Does the node have free memory that a demotion may use? */

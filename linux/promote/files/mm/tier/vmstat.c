@@ -23,6 +23,7 @@ static const char * const tier_event_names[NR_TIER_EVENTS] = {
 	[TIER_PROMOTE_FAIL_BUSY]	= "tier_promote_fail_busy ",
 	[TIER_PROMOTE_FAIL_NOMEM]	= "tier_promote_fail_nomem ",
 	[TIER_PROMOTE_FAIL_WATERMARK]	= "tier_promote_fail_watermark ",
+	[TIER_PROMOTE_BOUNCE]		= "tier_promote_bounce ",
 };
 
 /**

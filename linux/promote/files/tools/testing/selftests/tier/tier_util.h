@@ -134,6 +134,21 @@ static int node_of(void *addr)
 	return status;
 }
 
+/* Frame of a present page, or 0. */
+static uint64_t pfn_of(const void *addr)
+{
+	uint64_t ent = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+
+	if (fd < 0)
+		return 0;
+	if (pread(fd, &ent, sizeof(ent), (uintptr_t)addr / PAGE * sizeof(ent)) !=
+	    sizeof(ent) || !(ent >> 63))
+		ent = 0;
+	close(fd);
+	return ent & ((1ULL << 55) - 1);
+}
+
 /* How many of the pages are on the node? */
 static unsigned long count_on(char *addr, size_t len, int nid)
 {
@@ -207,9 +222,10 @@ static bool intact(const char *addr, size_t len)
 	return true;
 }
 
-/* kB of the mapping that are in huge mappings: AnonHugePages of its smaps entry. */
-static long huge_kb(const char *addr)
+/* A field of the mapping's smaps entry in kB, or -1. */
+static long smaps_kb(const char *addr, const char *field)
 {
+	size_t len = strlen(field);
 	unsigned long start, end;
 	bool inside = false;
 	char line[512];
@@ -221,11 +237,50 @@ static long huge_kb(const char *addr)
 	while (fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
 			inside = start <= (uintptr_t)addr && (uintptr_t)addr < end;
-		else if (inside && sscanf(line, "AnonHugePages: %ld kB", &kb) == 1)
-			break;
+		else if (inside && !strncmp(line, field, len) && line[len] == ':')
+			kb = strtol(line + len + 1, NULL, 10);
 	}
 	fclose(f);
 	return kb;
+}
+
+static long huge_kb(const char *addr)
+{
+	return smaps_kb(addr, "AnonHugePages");
+}
+
+struct tier_test {
+	const char *name;
+	void (*run)(void);
+};
+
+static bool chosen(const char *name, int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(name, argv[i]))
+			return true;
+	return argc < 2;
+}
+
+/* Run the tests named on the command line, or all of them. */
+static void run_tests(const struct tier_test *tests, int nr, int argc, char **argv)
+{
+	int i, j, plan = 0;
+
+	for (j = 1; j < argc; j++) {
+		for (i = 0; i < nr && strcmp(tests[i].name, argv[j]); i++)
+			;
+		if (i == nr)
+			ksft_exit_fail_msg("there is no test \"%s\"\n", argv[j]);
+	}
+	for (i = 0; i < nr; i++)
+		plan += chosen(tests[i].name, argc, argv);
+	ksft_set_plan(plan);
+	for (i = 0; i < nr; i++)
+		if (chosen(tests[i].name, argc, argv))
+			tests[i].run();
 }
 
 #endif /* _TIER_UTIL_H */
