@@ -2,27 +2,35 @@
 /*
  * Hotness table: two bytes for each page frame of the slow memory tier.
  *
- * The table is the only memory of who is hot.  It is an array of records per
- * memory section, found by section number in an xarray.  A folio of any size
- * uses the record of its first frame.  The table holds no folio pointers and no
- * references; nothing is allocated when a page is touched, so a record can be
- * updated under a page-table lock.
+ * The table is the only memory of who is hot, and the only thing that sources of
+ * hotness (the scanner, MGLRU's page-table walks) and promoters share: sources call
+ * hotness_touch(), promoters ask hotness_count() how many pages have which score and
+ * hotness_select() for those that they can afford.  There are no lists of pages, so
+ * there is nothing to allocate, to deduplicate or to bound.  The table holds no folio
+ * pointers and no references, and a record is updated by one cmpxchg, which is fine
+ * under a page-table lock.
+ *
+ * A folio of any size uses the record of its first frame.
+ *
+ * Time is counted in epochs, one per scan period.  A record remembers in which epoch
+ * it was touched last and is shifted at the next touch.  hotness_next_epoch() sees to
+ * it that no record gets so old that its stamp becomes ambiguous.
  *
  * Lifetime: the arrays exist while the scanner is enabled, for every section
  * with memory of a slow node.  Sections that come online later are added and
  * those that go offline are removed by a memory notifier.  hotness_mutex
  * serialises all changes to the xarray.  It nests inside the memory hotplug lock
- * (the notifier is called with that held for writing).  Readers take only
+ * (the notifier is called with that held for writing).  Touching takes only
  * rcu_read_lock(); an array is freed a grace period after it was erased.
  *
  * What the table cannot tell, by design:
  *  - A record belongs to a frame, not to the data in it.  When a frame is freed
- *    and reused, the new user inherits the history until it has aged out, at
- *    most 8 rounds later.  The scanner forgets the records of what it has
- *    promoted, which is the most common case.
+ *    and reused, the new user inherits the history until it has aged out.  The
+ *    promoter forgets the records of what it has promoted, which is the most common
+ *    case.
  *  - When a large folio is split or a new one is formed, the history of its first
  *    frame stands for the first small page, or for the whole of the new folio.
- *  - "Touched" means touched at least once in a round by any mapping.
+ *  - "Touched" means touched at least once between two visits, by any mapping.
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
@@ -38,169 +46,420 @@
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/tier.h>
 #include <linux/xarray.h>
 
 #include "hotness.h"
 
-/* Section number -> array of PAGES_PER_SECTION records */
+/*
+ * Records of one cache-friendly piece of a section are summed up by one word, so that
+ * walks over a table of gigabytes of mostly cold memory read little of it.
+ */
+#define HOTNESS_BLOCK		512
+#define HOTNESS_BLOCKS		(PAGES_PER_SECTION / HOTNESS_BLOCK)
+/* Set in a block's word if there may be records; the low byte is the last epoch. */
+#define HOTNESS_BLOCK_USED	0x100
+
+/* A page is a candidate in the epoch in which it was touched and in the next one. */
+#define HOTNESS_FRESH_EPOCHS	2
+
+struct hotness_section {
+	struct rcu_head rcu;
+	int nid;
+	u16 *record;			/* PAGES_PER_SECTION of them */
+	u16 block[HOTNESS_BLOCKS];
+};
+
+/* Section number -> struct hotness_section */
 static DEFINE_XARRAY(hotness_sections);
 static DEFINE_MUTEX(hotness_mutex);
 /* Should sections that come online get an array?  Under hotness_mutex. */
 static bool hotness_enabled;
 
-static u16 *hotness_section(unsigned long section)
+/* Written by the scanner only; everybody else takes what they see. */
+static unsigned int hotness_now;
+
+/**
+ * hotness_epoch - the current epoch
+ */
+unsigned int hotness_epoch(void)
 {
-	return xa_load(&hotness_sections, section);
+	return READ_ONCE(hotness_now);
 }
 
-/*
- * The record of @pfn, or NULL for a frame that is not tracked.  The cursor saves
- * the lookup while consecutive frames are in one section.
- */
-static u16 *hotness_record(struct hotness_cursor *cursor, unsigned long pfn)
+/* Remember that the block of a record was touched. */
+static void hotness_touch_block(struct hotness_section *section, unsigned int index, u8 epoch)
 {
-	unsigned long section = pfn_to_section_nr(pfn);
+	u16 word = HOTNESS_BLOCK_USED | epoch;
 
-	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "hotness record without RCU");
-
-	if (cursor->section != section) {
-		cursor->section = section;
-		cursor->records = hotness_section(section);
-	}
-	if (!cursor->records)
-		return NULL;
-	return &cursor->records[pfn & ~PAGE_SECTION_MASK];
+	/*
+	 * Who sees the record without the block's new word misses a page for one
+	 * epoch (hotness_count()) or zeroes a record too early (hotness_sweep()).
+	 * Neither is worth a barrier.
+	 */
+	if (READ_ONCE(section->block[index / HOTNESS_BLOCK]) != word)
+		WRITE_ONCE(section->block[index / HOTNESS_BLOCK], word);
 }
 
 /**
- * hotness_touch - a page was found accessed in this round
- * @cursor: of this RCU read-side critical section
- * @pfn:    first frame of the folio
- * @round:  number of the current round, modulo 256
+ * hotness_touch - a page was found accessed
+ * @pfn:   first frame of the folio
+ * @shift: the source looks at this page every 2^@shift epochs, or less often
  *
- * Context: rcu_read_lock(); any other locks.
- * Return: the score of the page, or 0 if it was recorded before in this round
- * (it is mapped more than once, or is a large folio mapped by PTEs) or is not
- * tracked.  So a caller that acts on the score acts once per page and round.
+ * Context: any; only RCU and relaxed atomics are used.
+ * Return: the score of the page, or 0 if it was recorded before in this period (it
+ * is mapped more than once, or is a large folio mapped by PTEs) or is not tracked.
  */
-unsigned int hotness_touch(struct hotness_cursor *cursor, unsigned long pfn, u8 round)
+unsigned int hotness_touch(unsigned long pfn, unsigned int shift)
 {
-	u16 *record = hotness_record(cursor, pfn);
+	struct hotness_section *section;
+	u8 history, epoch = hotness_epoch();
+	unsigned int index, score = 0;
 	u16 old, new;
-	u8 history;
 
-	if (!record)
-		return 0;
+	rcu_read_lock();
+	section = xa_load(&hotness_sections, pfn_to_section_nr(pfn));
+	if (!section)
+		goto out;
+	index = pfn & ~PAGE_SECTION_MASK;
 
 	/*
 	 * Each record stands for itself and orders nothing else, so relaxed
 	 * atomics will do; the cmpxchg only keeps concurrent updates from
 	 * getting lost.
 	 */
-	old = READ_ONCE(*record);
+	old = READ_ONCE(section->record[index]);
 	do {
-		history = hotness_aged(old, round);
+		history = hotness_aged(old, epoch, shift);
 		if (history & 1)
-			return 0;
-		history |= 1;
-		new = (u16)round << 8 | history;
-	} while (!try_cmpxchg_relaxed(record, &old, new));
+			goto out;
+		/* The longer the intervals, the fewer count: see hotness_score(). */
+		history = (history | 1) & (0xff >> shift);
+		new = (u16)epoch << 8 | history;
+	} while (!try_cmpxchg_relaxed(&section->record[index], &old, new));
 
-	return hotness_score(history);
+	hotness_touch_block(section, index, epoch);
+	score = hotness_score(history);
+out:
+	rcu_read_unlock();
+	return score;
 }
 
 /**
- * hotness_forget - a frame is about to get a new owner
- * @pfn: page frame, need not be tracked or even exist any more
+ * hotness_touch_known - somebody else than the scanner found a page accessed
+ * @pfn: first frame of the folio
+ *
+ * Counts only for pages that have a history: that the scanner has recorded one says
+ * that policy lets the page move, which others do not look at.  How often the
+ * scanner comes by is not known here, so the touch stands for the scan that will not
+ * find the page accessed now.
+ *
+ * Context: any; only RCU and relaxed atomics are used.
  */
-void hotness_forget(unsigned long pfn)
+void hotness_touch_known(unsigned long pfn)
 {
-	struct hotness_cursor cursor = HOTNESS_CURSOR_INIT;
-	u16 *record;
+	struct hotness_section *section;
+	u8 history, epoch = hotness_epoch();
+	unsigned int index;
+	u16 old, new;
 
 	rcu_read_lock();
-	record = hotness_record(&cursor, pfn);
-	if (record)
-		WRITE_ONCE(*record, 0);
+	section = xa_load(&hotness_sections, pfn_to_section_nr(pfn));
+	if (!section)
+		goto out;
+	index = pfn & ~PAGE_SECTION_MASK;
+
+	old = READ_ONCE(section->record[index]);
+	do {
+		history = hotness_aged(old, epoch, HOTNESS_MAX_SHIFT);
+		if (!history || old >> 8 == epoch)
+			goto out;
+		/* At least one scan is over since, whatever the interval. */
+		if (history == (u8)old)
+			history <<= 1;
+		new = (u16)epoch << 8 | history | 1;
+	} while (!try_cmpxchg_relaxed(&section->record[index], &old, new));
+	hotness_touch_block(section, index, epoch);
+out:
 	rcu_read_unlock();
 }
 
 /**
- * hotness_sweep - zero the records whose history has run out
- * @round: number of the current round, modulo 256
- *
- * Must be called at least once in every 255 - HOTNESS_HISTORY_BITS rounds, so
- * that no stamp can be mistaken for one of 256 rounds later.
- *
- * Context: may sleep.
+ * hotness_forget - frames are about to get new owners
+ * @pfn: first page frame; need not be tracked or even exist any more
+ * @nr:  number of frames
  */
-void hotness_sweep(u8 round)
+void hotness_forget(unsigned long pfn, unsigned long nr)
 {
-	unsigned long section;
-	u16 *records;
+	struct hotness_section *section = NULL;
+	unsigned long end = pfn + nr;
 
-	/*
-	 * Under the mutex instead of RCU, because walking all of an array takes
-	 * long enough to want to reschedule.
-	 */
+	rcu_read_lock();
+	for (; pfn < end; pfn++) {
+		if (!section || !(pfn & ~PAGE_SECTION_MASK))
+			section = xa_load(&hotness_sections, pfn_to_section_nr(pfn));
+		if (section)
+			WRITE_ONCE(section->record[pfn & ~PAGE_SECTION_MASK], 0);
+	}
+	rcu_read_unlock();
+}
+
+/* Zero the records from which nothing can be learned any more. */
+static void hotness_sweep(void)
+{
+	struct hotness_section *section;
+	u8 epoch = hotness_epoch();
+	unsigned int i, block;
+	unsigned long nr;
+	bool used;
+	u16 old;
+
+	/* Not under RCU: walking all of an array takes long. */
 	mutex_lock(&hotness_mutex);
-	xa_for_each(&hotness_sections, section, records) {
-		unsigned long i;
-
-		for (i = 0; i < PAGES_PER_SECTION; i++) {
-			u16 old = READ_ONCE(records[i]);
-
-			/* A failed exchange means that it was touched just now. */
-			if (old && !hotness_aged(old, round))
-				cmpxchg_relaxed(&records[i], old, 0);
+	xa_for_each(&hotness_sections, nr, section) {
+		for (block = 0; block < HOTNESS_BLOCKS; block++) {
+			if (!READ_ONCE(section->block[block]))
+				continue;
+			/* Before looking at the records, lest a touch gets lost. */
+			WRITE_ONCE(section->block[block], 0);
+			used = false;
+			for (i = block * HOTNESS_BLOCK; i < (block + 1) * HOTNESS_BLOCK; i++) {
+				old = READ_ONCE(section->record[i]);
+				if (!old)
+					continue;
+				/* A failed exchange: it was touched just now. */
+				if (!hotness_aged(old, epoch, HOTNESS_MAX_SHIFT) &&
+				    try_cmpxchg_relaxed(&section->record[i], &old, 0))
+					continue;
+				used = true;
+			}
+			/* The stamp says when the last touch was at the latest. */
+			if (used && !READ_ONCE(section->block[block]))
+				WRITE_ONCE(section->block[block], HOTNESS_BLOCK_USED | epoch);
+			cond_resched();
 		}
-		cond_resched();
 	}
 	mutex_unlock(&hotness_mutex);
 }
 
-/* Does any part of the section belong to one of the nodes? */
-static bool hotness_section_on(unsigned long section, const nodemask_t *nodes)
+/**
+ * hotness_next_epoch - a scan period begins
+ *
+ * A stamp says in which of the last 256 epochs a record was touched.  Records that
+ * have reached HOTNESS_HORIZON are zeroed every HOTNESS_SWEEP_EPOCHS, before the
+ * epoch advances, so none that is left is older than the sum of the two.
+ *
+ * Context: the scanner, may sleep.
+ */
+void hotness_next_epoch(void)
 {
-	unsigned long start = section_nr_to_pfn(section), pfn;
+	unsigned int epoch = hotness_epoch() + 1;
+
+	if (!(epoch % HOTNESS_SWEEP_EPOCHS))
+		hotness_sweep();
+	WRITE_ONCE(hotness_now, epoch);
+}
+
+/* Base pages of the folio that begins at a frame, 0 if none does.  A guess. */
+static unsigned long hotness_pages(unsigned long pfn)
+{
+	struct page *page = pfn_to_online_page(pfn);
+	unsigned int order;
+
+	if (!page || PageTail(page))
+		return 0;
+	if (!PageHead(page))
+		return 1;
+	/* No reference is held, so it may be freed and reused just now. */
+	order = data_race(compound_order(page));
+	return order <= MAX_PAGE_ORDER ? 1UL << order : 0;
+}
+
+static bool hotness_fresh(u16 word, u8 epoch)
+{
+	return (u8)(epoch - word) < HOTNESS_FRESH_EPOCHS;
+}
+
+static bool hotness_block_fresh(struct hotness_section *section, unsigned int index, u8 epoch)
+{
+	u16 word = READ_ONCE(section->block[index / HOTNESS_BLOCK]);
+
+	return word && hotness_fresh(word, epoch);
+}
+
+/* The score of a page that was touched lately, else 0. */
+static unsigned int hotness_fresh_score(struct hotness_section *section, unsigned int index,
+					u8 epoch)
+{
+	u16 record = READ_ONCE(section->record[index]);
+
+	if (!(u8)record || !hotness_fresh(record >> 8, epoch))
+		return 0;
+	return hotness_score(record);
+}
+
+/*
+ * The next section of a node, beginning with *@nr, or NULL.  The memory hotplug lock
+ * must be held, which keeps the array: only hotness_disable() could free it as well,
+ * and that is not called while a promoter runs.
+ */
+static struct hotness_section *hotness_next_section(unsigned long *nr, int nid)
+{
+	struct hotness_section *section;
+
+	section = xa_find(&hotness_sections, nr, ULONG_MAX, XA_PRESENT);
+	while (section && section->nid != nid)
+		section = xa_find_after(&hotness_sections, nr, ULONG_MAX, XA_PRESENT);
+	return section;
+}
+
+/**
+ * hotness_count - how many pages of a node have which score?
+ * @nid:       slow node
+ * @histogram: base pages that were touched in this or in the last epoch, by score
+ *
+ * Context: may sleep; takes the memory hotplug lock for reading.
+ */
+void hotness_count(int nid, struct hotness_histogram *histogram)
+{
+	struct hotness_section *section;
+	unsigned int i, end, score;
+	u8 epoch = hotness_epoch();
+	unsigned long nr;
+
+	memset(histogram, 0, sizeof(*histogram));
+	get_online_mems();
+	for (nr = 0; (section = hotness_next_section(&nr, nid)); nr++) {
+		for (i = 0; i < PAGES_PER_SECTION; i = end) {
+			end = i + HOTNESS_BLOCK;
+			if (!hotness_block_fresh(section, i, epoch))
+				continue;
+			for (; i < end; i++) {
+				score = hotness_fresh_score(section, i, epoch);
+				if (score)
+					histogram->pages[score] +=
+						hotness_pages(section_nr_to_pfn(nr) + i);
+			}
+			cond_resched();
+		}
+	}
+	put_online_mems();
+}
+
+/**
+ * hotness_select - the pages of a node that are hot enough
+ * @nid:        slow node
+ * @min_score:  least score, at least 1
+ * @cursor:     zero at first; where the next call goes on
+ * @ranges:     filled, in the order of the page frames, neighbours merged; the target
+ *              is left to the caller
+ * @max_ranges: size of @ranges
+ * @max_pages:  base pages to stop at; one folio may exceed it
+ *
+ * Nothing is reserved: what is selected stays in the table until it is forgotten.
+ *
+ * Context: may sleep; takes the memory hotplug lock for reading.
+ * Return: number of ranges; 0 when the node has no more.
+ */
+unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_cursor *cursor,
+			    struct tier_range *ranges, unsigned int max_ranges,
+			    unsigned long max_pages)
+{
+	struct hotness_section *section;
+	unsigned long pfn, pages, sum = 0;
+	struct tier_range *last = NULL;
+	u8 epoch = hotness_epoch();
+	unsigned int nr = 0;
+
+	get_online_mems();
+	while ((section = hotness_next_section(&cursor->section, nid))) {
+		for (; cursor->index < PAGES_PER_SECTION; cursor->index++) {
+			if (!(cursor->index % HOTNESS_BLOCK)) {
+				cond_resched();
+				if (!hotness_block_fresh(section, cursor->index, epoch)) {
+					cursor->index += HOTNESS_BLOCK - 1;
+					continue;
+				}
+			}
+			if (hotness_fresh_score(section, cursor->index, epoch) < min_score)
+				continue;
+			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
+			pages = hotness_pages(pfn);
+			if (!pages)
+				continue;
+			if (sum >= max_pages)
+				goto out;
+			if (last && last->pfn + last->nr == pfn) {
+				last->nr += pages;
+			} else {
+				if (nr == max_ranges)
+					goto out;
+				last = &ranges[nr++];
+				*last = (struct tier_range) { .pfn = pfn, .nr = pages };
+			}
+			sum += pages;
+		}
+		cursor->section++;
+		cursor->index = 0;
+	}
+out:
+	put_online_mems();
+	return nr;
+}
+
+/* The first of the nodes to which a part of the section belongs, or NUMA_NO_NODE. */
+static int hotness_section_nid(unsigned long nr, const nodemask_t *nodes)
+{
+	unsigned long start = section_nr_to_pfn(nr), pfn;
 
 	/* Nodes need not begin at section boundaries. */
 	for (pfn = start; pfn < start + PAGES_PER_SECTION; pfn += pageblock_nr_pages) {
 		struct page *page = pfn_to_online_page(pfn);
 
 		if (page && node_isset(page_to_nid(page), *nodes))
-			return true;
+			return page_to_nid(page);
 	}
-	return false;
+	return NUMA_NO_NODE;
 }
 
-static int hotness_add_section(unsigned long section)
+static int hotness_add_section(unsigned long nr, int nid)
 {
-	u16 *records;
+	struct hotness_section *section;
 	int err;
 
 	lockdep_assert_held(&hotness_mutex);
 
-	if (hotness_section(section))
+	if (xa_load(&hotness_sections, nr))
 		return 0;
-	records = kvcalloc(PAGES_PER_SECTION, sizeof(*records), GFP_KERNEL);
-	if (!records)
+	section = kzalloc(sizeof(*section), GFP_KERNEL);
+	if (!section)
 		return -ENOMEM;
-	err = xa_err(xa_store(&hotness_sections, section, records, GFP_KERNEL));
-	if (err)
-		kvfree(records);
+	section->record = kvcalloc(PAGES_PER_SECTION, sizeof(*section->record), GFP_KERNEL);
+	if (!section->record) {
+		kfree(section);
+		return -ENOMEM;
+	}
+	/* Of two slow nodes in one section, the first one's promoter serves both. */
+	section->nid = nid;
+	err = xa_err(xa_store(&hotness_sections, nr, section, GFP_KERNEL));
+	if (err) {
+		kvfree(section->record);
+		kfree(section);
+	}
 	return err;
 }
 
-static void hotness_del_section(unsigned long section)
+static void hotness_del_section(unsigned long nr)
 {
-	u16 *records;
+	struct hotness_section *section;
 
 	lockdep_assert_held(&hotness_mutex);
 
-	records = xa_erase(&hotness_sections, section);
-	if (records)
-		kvfree_rcu_mightsleep(records);
+	section = xa_erase(&hotness_sections, nr);
+	if (section) {
+		kvfree_rcu_mightsleep(section->record);
+		kfree_rcu(section, rcu);
+	}
 }
 
 /**
@@ -212,15 +471,15 @@ static void hotness_del_section(unsigned long section)
  */
 int hotness_populate(const nodemask_t *slow)
 {
-	unsigned long section;
-	int err = 0;
+	unsigned long nr;
+	int nid, err = 0;
 
 	/* Keeps online sections online while we look at their memmap. */
 	get_online_mems();
 	mutex_lock(&hotness_mutex);
-	for (section = 0; section <= __highest_present_section_nr; section++) {
-		if (online_section_nr(section) && hotness_section_on(section, slow) &&
-		    hotness_add_section(section))
+	for (nr = 0; nr <= __highest_present_section_nr; nr++) {
+		nid = online_section_nr(nr) ? hotness_section_nid(nr, slow) : NUMA_NO_NODE;
+		if (nid != NUMA_NO_NODE && hotness_add_section(nr, nid))
 			err = -ENOMEM;
 		cond_resched();
 	}
@@ -254,13 +513,13 @@ int hotness_enable(const nodemask_t *slow)
  */
 void hotness_disable(void)
 {
-	unsigned long section;
-	u16 *records;
+	struct hotness_section *section;
+	unsigned long nr;
 
 	mutex_lock(&hotness_mutex);
 	hotness_enabled = false;
-	xa_for_each(&hotness_sections, section, records)
-		hotness_del_section(section);
+	xa_for_each(&hotness_sections, nr, section)
+		hotness_del_section(nr);
 	mutex_unlock(&hotness_mutex);
 }
 
@@ -276,14 +535,15 @@ static int hotness_memory_notify(struct notifier_block *nb, unsigned long action
 
 	mutex_lock(&hotness_mutex);
 	for (pfn = arg->start_pfn; pfn < end; pfn += PAGES_PER_SECTION) {
-		unsigned long section = pfn_to_section_nr(pfn);
+		unsigned long nr = pfn_to_section_nr(pfn);
+		int nid = pfn_to_nid(pfn);
 
 		if (action == MEM_OFFLINE) {
-			hotness_del_section(section);
-		} else if (hotness_enabled && !node_is_toptier(pfn_to_nid(pfn)) &&
-			   hotness_add_section(section)) {
-			/* Not worth failing the hotplug for; the sweep tries again */
-			pr_warn_once("no memory to track section %lu\n", section);
+			hotness_del_section(nr);
+		} else if (hotness_enabled && !node_is_toptier(nid) &&
+			   hotness_add_section(nr, nid)) {
+			/* Not worth failing the hotplug for; hotness_populate() tries again */
+			pr_warn_once("no memory to track section %lu\n", nr);
 		}
 	}
 	mutex_unlock(&hotness_mutex);

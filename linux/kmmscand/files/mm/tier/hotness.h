@@ -12,52 +12,70 @@
 /*
  * One record per slow page frame:
  *
- *   bits 0-7    history, one bit per scan round, bit 0 the newest
- *   bits 8-15   round (modulo 256) to which bit 0 belongs
+ *   bits 0-7    history, one bit per visit of the scanner, bit 0 the newest
+ *   bits 8-15   epoch (modulo 256) to which bit 0 belongs
  *
- * Nobody shifts the histories of untouched pages every round.  The stamp tells
- * at the next touch by how much to shift; see hotness_aged().
+ * A record without history is empty.  Nobody shifts the histories of untouched
+ * pages.  The stamp tells at the next touch by how much to shift; see
+ * hotness_aged().
  */
 #define HOTNESS_HISTORY_BITS	8
 #define HOTNESS_MAX_SCORE	(HOTNESS_HISTORY_BITS + 1)
 
 /*
- * A stamp of 8 bits is ambiguous after 256 rounds: a page that was hot 257
- * rounds ago would look as if it had been hot in the last one.  So records
- * whose history has run out are zeroed at least this often.
+ * An address space is visited every 2^n epochs, n up to HOTNESS_MAX_SHIFT, and
+ * one bit of history stands for 2^n epochs.  So nothing can be learned from a
+ * record that is HOTNESS_HORIZON epochs old, and the stamp is ambiguous only after
+ * 256.  In between every record is swept once: see hotness_next_epoch().
  */
-#define HOTNESS_SWEEP_ROUNDS	128
+#define HOTNESS_MAX_SHIFT	3
+#define HOTNESS_HORIZON		(HOTNESS_HISTORY_BITS << HOTNESS_MAX_SHIFT)
+#define HOTNESS_SWEEP_EPOCHS	128
 
-/*
- * Remembers the section of the last lookup.  Valid only inside one RCU read-side
- * critical section; initialise at the start of each.
- */
-struct hotness_cursor {
-	unsigned long section;
-	u16 *records;
+static_assert(HOTNESS_HORIZON + HOTNESS_SWEEP_EPOCHS < 256);
+
+/* Page frames by score: how many, in base pages */
+struct hotness_histogram {
+	unsigned long pages[HOTNESS_MAX_SCORE + 1];
 };
 
-#define HOTNESS_CURSOR_INIT	{ .section = -1UL }
+/* Where a selection goes on; see hotness_select() */
+struct hotness_cursor {
+	unsigned long section;
+	unsigned int index;
+};
+
+struct tier_range;
 
 int hotness_enable(const nodemask_t *slow);
 int hotness_populate(const nodemask_t *slow);
 void hotness_disable(void);
-void hotness_sweep(u8 round);
-unsigned int hotness_touch(struct hotness_cursor *cursor, unsigned long pfn, u8 round);
-void hotness_forget(unsigned long pfn);
+unsigned int hotness_epoch(void);
+void hotness_next_epoch(void);
+unsigned int hotness_touch(unsigned long pfn, unsigned int shift);
+void hotness_touch_known(unsigned long pfn);
+void hotness_forget(unsigned long pfn, unsigned long nr);
+void hotness_count(int nid, struct hotness_histogram *histogram);
+unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_cursor *cursor,
+			    struct tier_range *ranges, unsigned int max_ranges,
+			    unsigned long max_pages);
 
-/* History of a record as of @round. */
-static inline u8 hotness_aged(u16 record, u8 round)
+/* History of a record as of @epoch, if one bit stands for 2^@shift epochs. */
+static inline u8 hotness_aged(u16 record, u8 epoch, unsigned int shift)
 {
-	u8 age = round - (record >> 8);
+	unsigned int age = ((epoch - (record >> 8)) & 0xff) >> shift;
 
-	return age < HOTNESS_HISTORY_BITS ? record << age : 0;
+	return age < HOTNESS_HISTORY_BITS ? record << age & 0xff : 0;
 }
 
 /*
- * Frequency and momentum: rounds with an access out of the last eight, and one
- * more if the last two both had one.  1 to HOTNESS_MAX_SCORE for a page that has
+ * Frequency and momentum: visits that found an access, out of the last eight, and
+ * one more if the last two both did.  1 to HOTNESS_MAX_SCORE for a page that has
  * just been touched.
+ *
+ * A page that is accessed in each of its visits is the less hot the longer the
+ * intervals between them are.  So of 2^n epochs between visits only the last 8 - n bits
+ * of history are kept, and the score is at most HOTNESS_MAX_SCORE - n.
  */
 static inline unsigned int hotness_score(u8 history)
 {

@@ -1,181 +1,139 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kmmscand: find the hot pages of the slow memory tier from a kernel thread.
+ * kmmscand: find the hot pages of the slow memory tier from kernel threads.
  *
- * The thread walks the page tables of all processes, round after round, reads
- * and clears the Accessed bits of pages on slow nodes, and keeps the outcome in
- * the hotness table (hotness.c).  What was accessed often enough is handed to
- * tier_promote().  The application sees no hint fault, and neither scanning nor
- * migration is done in its context.
+ *   kmmscand<N>    scanners, one per top-tier node with CPUs, for the processes that
+ *                  run there: find address spaces (mms.c), read and clear Accessed
+ *                  bits (scan.c)
+ *   hotness table  two bytes per slow page frame (hotness.c), all that the two kinds
+ *                  of threads share
+ *   kpromoted<N>   promoters, one per slow node: choose the hottest pages that can be
+ *                  afforded (kpromoted.c, policy.h) and hand them to tier_promote()
+ *
+ * The application sees no hint fault, and neither scanning nor migration is done in its
+ * context.
+ *
+ * This file starts and stops the threads, and holds the scanners' main loop and the
+ * sysfs files.
  *
  * Finding address spaces: by a cursor over process ids, like readdir() of /proc.
  * Nothing is hooked into fork, exec or exit.  An address space that is shared by
- * processes (CLONE_VM without CLONE_THREAD) is visited once for each; the table
- * counts a page once per round all the same.
+ * processes (CLONE_VM without CLONE_THREAD) is visited once per round.
  *
- * Holding locks: an address space is scanned in slices of KMMSCAND_SLICE page
- * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them).  mmap_lock is
- * taken for reading, by trylock only, for one slice.  Between slices only mm_count
- * is held.  A process that exits during a slice leaves exit_mmap() to a kworker, by
- * mmput_async(): its memory is freed a little later than waitpid() returns.
- * Promotion happens between slices, with no lock held.
+ * Time is counted in epochs of scan_period_ms.  A pass over a large address space can
+ * take longer than that, at the scanner's share of a CPU; it is cut into visits, so
+ * that others are not kept waiting.  If a pass takes more than KMMSCAND_LONG_PASS
+ * periods, then epochs are longer than the period, because a history of eight passes
+ * could not be told from their stamps any more.
  *
- * No huge mapping is ever split here: the walker has a pmd_entry and no pte_entry
- * (walk_pmd_range() splits only for the latter), and what could be mapped by PUDs
- * (DAX, PFN maps), which walk_pud_range() would split, is left out by test_walk.
+ * Tiers are looked at when the threads start.  When nodes come, go, or change their
+ * tier, the first scanner notices in its next round and has everything started again.
  *
- * Accessed bits are a shared resource:
- *  - Those of top-tier pages are not touched at all.
- *  - When the bit of a slow page is cleared, PG_young is set instead, as DAMON and
- *    page_idle do.  folio_referenced() counts PG_young as a reference, so reclaim
- *    does not take the page for idle.  PG_idle is cleared, as by everybody who finds
- *    the bit set, and never set.
- *  - MGLRU's aging walk looks at page tables only.  It does not see PG_young, so
- *    it does not promote what is accessed solely between our visit and its own to
- *    the youngest generation; eviction then sees PG_young and keeps the page.
- *    Bits that the aging walk clears before our visit are lost to us.
- *  - An mm with a secondary MMU (KVM) costs a notifier call for every entry of a
- *    slow page, because only the notifier knows what the guest has accessed.
- *  - A processor sets the bit again only when it walks the page table, so what
- *    stays in the TLB would look idle, and the hottest pages, in particular huge
- *    ones, do stay there.  Therefore an address space in which bits were cleared is
- *    flushed, once per round and not once per entry.  That is the TLB of the host:
- *    what a KVM guest's vCPU has cached of the secondary MMU is not flushed.
- *
- * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (device
- * memory), mlocked (not promoted, see promote.c), executable file maps (shared
- * libraries: moving them disturbs every process), sequential readers (by their own
- * word the pages are not used again), and memory that mempolicy or cpuset keeps off
- * the fast nodes.  A range armed by userfaultfd is not left out: clearing an
- * Accessed bit raises no fault, and migration preserves the uffd-wp bit.
- *
- * The CPU time of the thread, for scanning and migration together, is held at
- * KMMSCAND_CPU_PERCENT of one CPU by sleeping after every slice and every batch of
- * promotions (but see KMMSCAND_MAX_DEBT_NS).
+ * Each thread's CPU time is held at a share of one CPU (scan_cpu_pct,
+ * promote_cpu_pct) by sleeping for what it has used; nothing is forgiven.
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
 
-#include <linux/cpuset.h>
-#include <linux/dax.h>
+#include <linux/debugfs.h>
 #include <linux/freezer.h>
-#include <linux/hugetlb.h>
 #include <linux/kobject.h>
 #include <linux/kthread.h>
 #include <linux/memory-tiers.h>
-#include <linux/mempolicy.h>
 #include <linux/mm.h>
-#include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
-#include <linux/page_idle.h>
-#include <linux/pagewalk.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
-#include <linux/sched/coredump.h>
 #include <linux/sched/cputime.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
-#include <linux/swap.h>
 #include <linux/sysfs.h>
 #include <linux/tier.h>
-#include <linux/vmstat.h>
+#include <linux/topology.h>
 #include <linux/wait.h>
-
-#include <asm/tlbflush.h>
+#include <linux/workqueue.h>
 
 #include "events.h"
 #include "hotness.h"
+#include "kmmscand.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/kmmscand.h>
 
-/* Page tables (or VMAs without any) per hold of mmap_lock */
-#define KMMSCAND_SLICE		64
-/* What a page table costs if each entry may be asked of a secondary MMU */
-#define KMMSCAND_NOTIFY_COST	8
-/* Empty upper-level entries and gaps between VMAs per hold */
-#define KMMSCAND_SLICE_HOLES	16384
-/* Candidates that a slice may collect: two page tables full */
-#define KMMSCAND_CANDIDATES	(2 * PTRS_PER_PTE)
-/* Base pages to promote (or one larger folio) before CPU time is looked at again */
-#define KMMSCAND_PROMOTE_PAGES	512
-/* Of one CPU */
-#define KMMSCAND_CPU_PERCENT	10
+/* Periods that a pass may take until epochs become longer, up to 2^this times */
+#define KMMSCAND_LONG_PASS	8
+#define KMMSCAND_MAX_STRETCH	6
+
 /* Sleep when this much is owed; shorter sleeps would be rounded up to a tick */
 #define KMMSCAND_SLEEP_NS	(20 * NSEC_PER_MSEC)
+
+struct kmmscand_tunables kmmscand_tunables = {
+	.scan_period_ms		= 500,
+	.scan_cpu_pct		= 25,
+	.hot_threshold		= 3,
+	.promote_rate_mbps	= 2048,
+	.promote_cpu_pct	= 80,
+};
+
+/* True while the threads run; see tier_folio_accessed() */
+DEFINE_STATIC_KEY_FALSE(kmmscand_key);
+
+/* State of a scanner, and used by nothing else while that runs */
+struct kmmscand_scanner {
+	struct task_struct *task;
+	int nid;
+	bool first;			/* advances the epoch */
+	unsigned int round;
+	unsigned int long_ms;		/* the longest pass lately */
+	unsigned int unfinished;	/* passes, in the last round and in this one */
+	unsigned int unfinished_now;
+	struct kmmscand_cpu cpu;
+};
+
+struct kmmscand {
+	struct kmmscand_nodes nodes;
+	int first;			/* node of the first scanner */
+	struct kmmscand_scanner *scanner[MAX_NUMNODES];
+	struct kpromoted *promoter[MAX_NUMNODES];
+};
+
 /*
- * Debt beyond this is forgiven.  Normally it stays far below.  But a guest is
- * charged for the time in which it waits for the TLB flush of a CPU that the host
- * does not run, and that should not stop promotion for minutes.
+ * Serialises starting and stopping.  The threads never take it, because stopping waits
+ * for them.
  */
-#define KMMSCAND_MAX_DEBT_NS	NSEC_PER_SEC
-/* How often to try a contended mmap_lock in one round, and the pause between */
-#define KMMSCAND_LOCK_TRIES	4
-#define KMMSCAND_LOCK_MSECS	10
-/* How long to let kswapd make room before giving up for the round */
-#define KMMSCAND_ROOM_TRIES	8	/* in a row, without any progress */
-#define KMMSCAND_ROOM_MSECS	50
-/* Rounds with room for everything before the threshold is lowered again */
-#define KMMSCAND_CALM_ROUNDS	4
-
-/* Tunables; written by sysfs, read by the thread at any time */
-static unsigned int scan_period_ms = 1000;
-static unsigned int hot_threshold = 3;
-
-/* Serialises enabling and disabling; the thread never takes it */
 static DEFINE_MUTEX(kmmscand_mutex);
 static struct kmmscand *kmmscand;	/* NULL: disabled */
 
 /* Only for sleeping until kthread_stop() */
 static DECLARE_WAIT_QUEUE_HEAD(kmmscand_wait);
 
-/* State of the thread, and used by nothing else while that runs */
-struct kmmscand {
-	struct task_struct *task;
+static void kmmscand_restart(struct work_struct *work);
+static DECLARE_WORK(kmmscand_restart_work, kmmscand_restart);
 
-	/* Topology, as of the start of the round */
-	nodemask_t slow;
-	nodemask_t top;
-	nodemask_t full;		/* targets without room, this round */
+/* For promoters, which may run before and after the scanners */
+static unsigned int epoch_ms;
 
-	/* Round */
-	u8 round;
-	unsigned int threshold;		/* hot_threshold + pressure */
-	unsigned int pressure;
-	unsigned int calm;		/* rounds since a target was full */
-	unsigned long mms;
-	unsigned long ptes;
-	unsigned long young;
-	unsigned long candidates;
-	unsigned long promoted;
+/**
+ * kmmscand_epoch_ms - length of an epoch
+ *
+ * Context: any.
+ */
+unsigned int kmmscand_epoch_ms(void)
+{
+	return max(READ_ONCE(epoch_ms), READ_ONCE(kmmscand_tunables.scan_period_ms));
+}
 
-	/* Address space */
-	nodemask_t mm_nodes;		/* cpuset of the process */
-	nodemask_t task_nodes;		/* ... and its task mempolicy */
-	nodemask_t vma_nodes;		/* where this VMA's pages may go */
-	int target[MAX_NUMNODES];	/* of a slow node, or NUMA_NO_NODE */
-
-	bool cleared;			/* Accessed bits, so flush the TLB */
-
-	/* Slice */
-	unsigned int budget;
-	unsigned int holes;
-	unsigned long next;		/* address to resume at */
-	unsigned long slice_ptes;
-	unsigned long slice_young;
-	unsigned long slice_candidates;
-	unsigned int nr_ranges;
-	struct tier_range ranges[KMMSCAND_CANDIDATES];
-
-	/* CPU time */
-	u64 runtime;			/* accounted so far */
-	u64 owed;			/* sleep that is due, in ns */
-};
-
-/* Freezable sleep; returns early when the thread is to stop. */
-static void kmmscand_sleep(struct kmmscand *s, unsigned int msecs)
+/**
+ * kmmscand_sleep - sleep, and count it as pay for CPU time
+ * @cpu:   of this thread
+ * @msecs: how long
+ *
+ * Context: a freezable kthread.  Returns early when the thread is to stop.
+ */
+void kmmscand_sleep(struct kmmscand_cpu *cpu, unsigned int msecs)
 {
 	unsigned long start = jiffies;
 	u64 slept;
@@ -183,418 +141,78 @@ static void kmmscand_sleep(struct kmmscand *s, unsigned int msecs)
 	wait_event_freezable_timeout(kmmscand_wait, kthread_should_stop(),
 				     msecs_to_jiffies(msecs));
 	slept = jiffies_to_nsecs(jiffies - start);
-	s->owed -= min(s->owed, slept);
+	cpu->owed -= min(cpu->owed, slept);
 }
 
-/* Pay for the CPU time used since the last call. */
-static void kmmscand_throttle(struct kmmscand *s)
+/**
+ * kmmscand_cpu_start - begin to count the CPU time of this thread
+ * @cpu: of this thread
+ */
+void kmmscand_cpu_start(struct kmmscand_cpu *cpu)
+{
+	cpu->runtime = task_sched_runtime(current);
+	cpu->owed = 0;
+}
+
+/**
+ * kmmscand_cpu_pay - sleep for the CPU time used since the last call
+ * @cpu:     of this thread
+ * @percent: share of one CPU that it may use
+ *
+ * Context: a freezable kthread, no locks held.
+ */
+void kmmscand_cpu_pay(struct kmmscand_cpu *cpu, unsigned int percent)
 {
 	u64 now = task_sched_runtime(current);
 
-	s->owed += div_u64((now - s->runtime) * (100 - KMMSCAND_CPU_PERCENT),
-			   KMMSCAND_CPU_PERCENT);
-	s->runtime = now;
-	s->owed = min_t(u64, s->owed, KMMSCAND_MAX_DEBT_NS);
+	cpu->owed += div_u64((now - cpu->runtime) * (100 - percent), percent);
+	cpu->runtime = now;
 
-	if (s->owed >= KMMSCAND_SLEEP_NS)
-		kmmscand_sleep(s, div_u64(s->owed, NSEC_PER_MSEC));
+	while (cpu->owed >= KMMSCAND_SLEEP_NS && !kthread_should_stop())
+		kmmscand_sleep(cpu, DIV_ROUND_UP_ULL(cpu->owed, NSEC_PER_MSEC));
+	/* With a share of 100 percent nothing is ever owed. */
+	try_to_freeze();
 	cond_resched();
 }
 
-/* Nodes with memory, by tier.  Returns false if there is no slow one. */
-static bool kmmscand_nodes(nodemask_t *slow, nodemask_t *top)
+/**
+ * kmmscand_get_nodes - nodes with memory, by tier
+ * @nodes: result
+ *
+ * Return: false if there are not both slow and fast ones.
+ */
+bool kmmscand_get_nodes(struct kmmscand_nodes *nodes)
 {
 	int nid;
 
-	nodes_clear(*slow);
-	nodes_clear(*top);
+	nodes_clear(nodes->slow);
+	nodes_clear(nodes->top);
 	for_each_node_state(nid, N_MEMORY) {
 		if (node_is_toptier(nid))
-			node_set(nid, *top);
+			node_set(nid, nodes->top);
 		else
-			node_set(nid, *slow);
+			node_set(nid, nodes->slow);
 	}
-	return !nodes_empty(*slow) && !nodes_empty(*top);
+	return !nodes_empty(nodes->slow) && !nodes_empty(nodes->top);
 }
 
-/* Nodes that a policy lets us move pages to. */
-static void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
+/* The scanner for a process; it may move to another node any time. */
+static int kmmscand_home(struct task_struct *task)
 {
-	switch (pol ? pol->mode : MPOL_DEFAULT) {
-	case MPOL_BIND:
-	case MPOL_PREFERRED:
-	case MPOL_PREFERRED_MANY:
-		*nodes = pol->nodes;
-		break;
-	case MPOL_INTERLEAVE:
-	case MPOL_WEIGHTED_INTERLEAVE:
-		/* Promotion would undo the spreading. */
-		*nodes = NODE_MASK_NONE;
-		break;
-	default:
-		*nodes = NODE_MASK_ALL;
-	}
+	int nid = cpu_to_node(task_cpu(task));
+
+	/* Nodes without a scanner of their own are the first one's. */
+	return nid >= 0 && kmmscand->scanner[nid] ? nid : kmmscand->first;
 }
 
 /*
- * For each slow node the nearest top-tier node that the process may use and that
- * is not full.  With demotion a node that is short of room is not full yet:
- * kswapd can make room, and kmmscand_promote() waits for that.
+ * A thread of the first process with an id of *nr or above, with a reference, and its
+ * address space with mm_count raised, or NULL if the process has none.  *nr becomes
+ * that process's id, or 0 if there is no further one.
  */
-static void kmmscand_pick_targets(struct kmmscand *s)
-{
-	int slow, nid;
-
-	for_each_node_mask(nid, s->top) {
-		if (!numa_demotion_enabled &&
-		    !tier_target_has_room(nid, 0, SWAP_CLUSTER_MAX))
-			node_set(nid, s->full);
-	}
-
-	for_each_node_mask(slow, s->slow) {
-		int best = NUMA_NO_NODE;
-
-		for_each_node_mask(nid, s->top) {
-			if (!node_isset(nid, s->mm_nodes) || node_isset(nid, s->full))
-				continue;
-			if (best == NUMA_NO_NODE ||
-			    node_distance(slow, nid) < node_distance(slow, best))
-				best = nid;
-		}
-		s->target[slow] = best;
-	}
-}
-
-/*
- * A slow folio was found accessed.  Called under the page-table lock, so the
- * mapping keeps the folio alive.
- */
-static void kmmscand_accessed(struct kmmscand *s, struct hotness_cursor *cursor,
-			      struct folio *folio)
-{
-	unsigned long pfn = folio_pfn(folio);
-	unsigned int score;
-	int nid;
-
-	s->cleared = true;
-	/*
-	 * We took the Accessed bit away: leave word for reclaim (PG_young), and
-	 * for DAMON and page_idle, which ask for the bit or the lack of PG_idle.
-	 */
-	if (!folio_test_young(folio))
-		folio_set_young(folio);
-	if (folio_test_idle(folio))
-		folio_clear_idle(folio);
-	s->slice_young++;
-
-	score = hotness_touch(cursor, pfn, s->round);
-	if (score < s->threshold)
-		return;
-
-	s->slice_candidates += folio_nr_pages(folio);
-	nid = s->target[folio_nid(folio)];
-	if (nid == NUMA_NO_NODE || !node_isset(nid, s->vma_nodes))
-		return;
-
-	/* pmd_entry() has made sure that there is room for a page table full. */
-	s->ranges[s->nr_ranges++] = (struct tier_range) {
-		.pfn = pfn,
-		.nr = folio_nr_pages(folio),
-		.nid = nid,
-	};
-}
-
-static bool kmmscand_folio_slow(struct kmmscand *s, struct folio *folio)
-{
-	return folio && node_isset(folio_nid(folio), s->slow) &&
-	       !folio_is_zone_device(folio);
-}
-
-static void kmmscand_huge_pmd(struct kmmscand *s, struct vm_area_struct *vma,
-			      pmd_t *pmdp, unsigned long addr)
-{
-#ifdef CONFIG_TRANSPARENT_HUGEPAGE
-	struct hotness_cursor cursor = HOTNESS_CURSOR_INIT;
-	pmd_t pmd = pmdp_get(pmdp);
-	struct folio *folio;
-
-	/* A migration entry: somebody is moving it just now. */
-	if (!pmd_present(pmd))
-		return;
-	s->slice_ptes++;
-	if (!pmd_young(pmd) && !mm_has_notifiers(vma->vm_mm))
-		return;
-
-	/* NULL for the huge zero folio */
-	folio = vm_normal_folio_pmd(vma, addr, pmd);
-	if (!kmmscand_folio_slow(s, folio))
-		return;
-
-	rcu_read_lock();
-	if (pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
-		kmmscand_accessed(s, &cursor, folio);
-	rcu_read_unlock();
-#endif
-}
-
-static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
-			      struct mm_walk *walk)
-{
-	struct hotness_cursor cursor = HOTNESS_CURSOR_INIT;
-	struct vm_area_struct *vma = walk->vma;
-	struct kmmscand *s = walk->private;
-	pte_t *start_pte, *pte;
-	bool notifiers;
-	spinlock_t *ptl;	/* of the PMD or of the page table */
-
-	if (!s->budget || s->nr_ranges + PTRS_PER_PTE > KMMSCAND_CANDIDATES) {
-		s->next = addr;
-		return 1;
-	}
-	s->budget--;
-	/* Never descend, never split. */
-	walk->action = ACTION_CONTINUE;
-
-	ptl = pmd_trans_huge_lock(pmd, vma);
-	if (ptl) {
-		__acquire(ptl);	/* for sparse; pmd_trans_huge_lock() lacks it */
-		kmmscand_huge_pmd(s, vma, pmd, addr);
-		spin_unlock(ptl);
-		return 0;
-	}
-
-	/*
-	 * Fails if the page table went away or became a huge mapping since we
-	 * looked: come back in the next round.
-	 */
-	start_pte = pte_offset_map_lock(vma->vm_mm, pmd, addr, &ptl);
-	if (!start_pte)
-		return 0;
-
-	/*
-	 * A secondary MMU may know of accesses that the PTE does not show.  To
-	 * ask it is expensive (KVM takes its mmu_lock for each entry).
-	 */
-	notifiers = mm_has_notifiers(vma->vm_mm);
-	if (notifiers)
-		s->budget -= min(s->budget, KMMSCAND_NOTIFY_COST - 1U);
-
-	/*
-	 * The cursor needs RCU: pte_offset_map_lock() has entered a read-side
-	 * critical section, which pte_unmap_unlock() will leave.
-	 */
-	__acquire(RCU);		/* for sparse; the former lacks it */
-	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
-		pte_t ptent = ptep_get(pte);
-		struct folio *folio;
-
-		if (!pte_present(ptent))
-			continue;
-		s->slice_ptes++;
-		if (!pte_young(ptent) && !notifiers)
-			continue;
-
-		folio = vm_normal_folio(vma, addr, ptent);
-		if (!kmmscand_folio_slow(s, folio))
-			continue;
-		if (ptep_clear_young_notify(vma, addr, pte))
-			kmmscand_accessed(s, &cursor, folio);
-	}
-	pte_unmap_unlock(start_pte, ptl);
-	return 0;
-}
-
-/* Returns 1 to leave a VMA out, -EAGAIN when the slice is over. */
-static int kmmscand_test_walk(unsigned long start, unsigned long end,
-			      struct mm_walk *walk)
-{
-	struct vm_area_struct *vma = walk->vma;
-	struct kmmscand *s = walk->private;
-	struct mempolicy *pol;
-	pgoff_t ilx;
-
-	/* A VMA costs, too, also when it has no page tables. */
-	if (!s->budget) {
-		s->next = start;
-		return -EAGAIN;
-	}
-	s->budget--;
-
-	/* The reasons are in the header comment. */
-	if (vma->vm_flags & (VM_PFNMAP | VM_IO | VM_LOCKED | VM_SEQ_READ))
-		return 1;
-	if (is_vm_hugetlb_page(vma) || vma_is_dax(vma))
-		return 1;
-	if (vma->vm_file && (vma->vm_flags & VM_EXEC))
-		return 1;
-
-	/*
-	 * A policy of the VMA overrides that of the task.  Shared policies can
-	 * differ inside one VMA; the one at its start stands for all.
-	 */
-	pol = __get_vma_policy(vma, vma->vm_start, &ilx);
-	if (pol) {
-		kmmscand_policy_nodes(pol, &s->vma_nodes);
-		mpol_cond_put(pol);
-	} else {
-		s->vma_nodes = s->task_nodes;
-	}
-	if (!nodes_intersects(s->vma_nodes, s->top))
-		return 1;
-	return 0;
-}
-
-/* Without this a sparse address space could be walked for long in one slice. */
-static int kmmscand_pte_hole(unsigned long addr, unsigned long next, int depth,
-			     struct mm_walk *walk)
-{
-	struct kmmscand *s = walk->private;
-
-	if (!s->holes) {
-		s->next = addr;
-		return 1;
-	}
-	s->holes--;
-	return 0;
-}
-
-static const struct mm_walk_ops kmmscand_walk_ops = {
-	.pmd_entry	= kmmscand_pmd_entry,
-	.pte_hole	= kmmscand_pte_hole,
-	.test_walk	= kmmscand_test_walk,
-	.walk_lock	= PGWALK_RDLOCK,
-};
-
-/* Ranges, from @first on, that make up one batch. */
-static unsigned int kmmscand_batch(struct kmmscand *s, unsigned int first)
-{
-	unsigned long pages = s->ranges[first].nr;
-	unsigned int i;
-
-	for (i = first + 1; i < s->nr_ranges; i++) {
-		pages += s->ranges[i].nr;
-		if (pages > KMMSCAND_PROMOTE_PAGES)
-			break;
-	}
-	return i - first;
-}
-
-/*
- * Hand over the candidates of a slice.  No lock is held, and the candidates are
- * page frame numbers, so sleeping here holds up nobody.
- */
-static void kmmscand_promote(struct kmmscand *s)
-{
-	unsigned int done = 0, tries = 0, batch, end, i;
-
-	while (done < s->nr_ranges && !kthread_should_stop()) {
-		struct tier_promote_stats stats = {};
-
-		if (node_isset(s->ranges[done].nid, s->full)) {
-			done++;
-			continue;
-		}
-		batch = kmmscand_batch(s, done);
-		end = done + tier_promote(s->ranges + done, batch, &stats);
-		if (end > done)
-			tries = 0;
-		s->promoted += stats.moved;
-
-		/*
-		 * The frames that have been vacated will be reused, often for
-		 * what is demoted next; it must not inherit the heat.  What
-		 * failed for another reason than memory has to earn its score
-		 * again, which keeps the thread from trying it every round.
-		 */
-		for (i = done; !stats.nomem && i < end; i++)
-			hotness_forget(s->ranges[i].pfn);
-
-		batch -= end - done;
-		done = end;
-		kmmscand_throttle(s);
-		if (!batch)
-			continue;
-
-		/* No room.  If kswapd can demote, it has been woken: wait a bit. */
-		if (numa_demotion_enabled && ++tries <= KMMSCAND_ROOM_TRIES)
-			kmmscand_sleep(s, KMMSCAND_ROOM_MSECS);
-		else
-			node_set(s->ranges[done].nid, s->full);
-	}
-	s->nr_ranges = 0;
-}
-
-/* Scan one address space, of which we hold mm_count. */
-static void kmmscand_scan_mm(struct kmmscand *s, struct mm_struct *mm)
-{
-	unsigned int misses = 0;
-	int more;
-
-	s->mms++;
-	count_tier_events(KMMSCAND_MM_SCANNED, 1);
-	s->next = 0;
-	s->cleared = false;
-
-	do {
-		unsigned long addr = s->next;
-
-		if (kthread_should_stop() || test_bit(MMF_UNSTABLE, &mm->flags))
-			break;
-		kmmscand_pick_targets(s);
-
-		/* Fails when the last user has gone, and stays so. */
-		if (!mmget_not_zero(mm))
-			return;
-		if (!mmap_read_trylock(mm)) {
-			mmput_async(mm);
-			if (++misses == KMMSCAND_LOCK_TRIES)
-				break;
-			kmmscand_sleep(s, KMMSCAND_LOCK_MSECS);
-			more = 1;
-			continue;
-		}
-		s->budget = KMMSCAND_SLICE;
-		s->holes = KMMSCAND_SLICE_HOLES;
-		s->slice_ptes = 0;
-		s->slice_young = 0;
-		s->slice_candidates = 0;
-		/*
-		 * Address space that was mapped or unmapped since the last slice
-		 * does not matter: the walk looks up the VMA at addr.
-		 */
-		more = walk_page_range(mm, addr, ULONG_MAX, &kmmscand_walk_ops, s);
-		mmap_read_unlock(mm);
-		/* _async: if we are the last user, exit_mmap() is not ours to do */
-		mmput_async(mm);
-
-		count_tier_events(KMMSCAND_PTE_SCANNED, s->slice_ptes);
-		count_tier_events(KMMSCAND_PTE_YOUNG, s->slice_young);
-		count_tier_events(KMMSCAND_CANDIDATE, s->slice_candidates);
-		s->ptes += s->slice_ptes;
-		s->young += s->slice_young;
-		s->candidates += s->slice_candidates;
-
-		kmmscand_promote(s);
-		kmmscand_throttle(s);
-	} while (more);
-
-	/*
-	 * Nothing depends on this but the next round's view.  mm_count is enough:
-	 * for an address space that has been torn down it is only superfluous.
-	 */
-	if (s->cleared)
-		flush_tlb_mm(mm);
-}
-
-/*
- * The address space of the first process with an id of *nr or above, with
- * mm_count raised, or NULL if the process has none to scan.  *nr becomes that
- * process's id, or 0 if there is no further one.
- */
-static struct mm_struct *kmmscand_get_mm(struct kmmscand *s, int *nr)
+static struct task_struct *kmmscand_next_task(int *nr, struct mm_struct **mm)
 {
 	struct task_struct *leader = NULL, *task = NULL, *t;
-	struct mm_struct *mm = NULL;
 	struct pid *pid;
 
 	rcu_read_lock();
@@ -607,8 +225,8 @@ static struct mm_struct *kmmscand_get_mm(struct kmmscand *s, int *nr)
 		/* The leader may have exited before its other threads. */
 		for_each_thread(leader, t) {
 			/* NULL for kernel threads, also those that borrow an mm */
-			mm = get_task_mm(t);
-			if (mm) {
+			*mm = get_task_mm(t);
+			if (*mm) {
 				task = t;
 				get_task_struct(task);
 				break;
@@ -616,123 +234,249 @@ static struct mm_struct *kmmscand_get_mm(struct kmmscand *s, int *nr)
 		}
 	}
 	rcu_read_unlock();
-	if (!mm)
+	if (!task)
 		return NULL;
-	mmgrab(mm);
-	mmput_async(mm);
-
-	/* task_lock() keeps the policy, which stands for all threads'. */
-	task_lock(task);
-	kmmscand_policy_nodes(task->mempolicy, &s->task_nodes);
-	task_unlock(task);
-	s->mm_nodes = cpuset_mems_allowed(task);
-	put_task_struct(task);
-	return mm;
+	mmgrab(*mm);
+	mmput_async(*mm);
+	return task;
 }
 
-/*
- * With a fixed threshold the fast nodes fill up with lukewarm pages.  So ask for
- * one point more after every round in which a target ran out of room.  Relent
- * after some rounds in which none did and there is room: with demotion it is kswapd
- * that keeps it, and never more than up to the promo watermark.
- */
-static void kmmscand_adapt(struct kmmscand *s)
+/* Prepare a pass. */
+static void kmmscand_begin(struct kmmscand_mm *state)
 {
+	struct kmmscand_pass *pass = &state->pass;
+	unsigned int epoch = hotness_epoch(), elapsed = epoch - pass->epoch;
+
+	pass->nodes = &kmmscand->nodes;
+	pass->stale = !pass->number || elapsed >= HOTNESS_HORIZON;
+	pass->shift = min(ilog2(max(elapsed, 1U)), HOTNESS_MAX_SHIFT);
+	pass->since = pass->epoch;
+	pass->epoch = epoch;
+	pass->held_up = false;
+	pass->started = jiffies;
+	pass->ptes = 0;
+	pass->skipped = 0;
+	pass->young = 0;
+	pass->touched = 0;
+	pass->warm = 0;
+	pass->hot = 0;
+}
+
+static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
+			   struct kmmscand_mm *state)
+{
+	struct kmmscand_pass *pass = &state->pass;
+	unsigned long deadline;
+
+	if (!pass->next) {
+		if ((int)(state->due - hotness_epoch()) > 0)
+			return;
+		kmmscand_begin(state);
+	}
+	kmmscand_task_policy(task, pass);
+	/* Who does not get done shares the epoch with others of that kind. */
+	deadline = jiffies + msecs_to_jiffies(kmmscand_epoch_ms() / (s->unfinished + 1));
+	if (!kmmscand_scan(pass, &s->cpu, deadline)) {
+		if (pass->next)
+			s->unfinished_now++;
+		else	/* Nothing was done: the next round begins again. */
+			pass->epoch = pass->since;
+		return;
+	}
+
+	if (!pass->held_up)
+		WRITE_ONCE(s->long_ms, max(s->long_ms, jiffies_to_msecs(jiffies -
+									pass->started)));
+	state->shift = kmmscand_next_shift(state);
+	state->touched = pass->touched;
+	state->due = pass->epoch + (1U << state->shift);
+	pass->number++;
+	trace_kmmscand_pass(pass->epoch, hotness_epoch() - pass->epoch, pass->ptes,
+			    pass->skipped, pass->young, pass->hot, state->shift,
+			    pass->stale);
+}
+
+/* The first scanner looks after what all of them share. */
+static void kmmscand_lead(struct kmmscand_scanner *s)
+{
+	unsigned int period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
+	unsigned int long_ms = 0, stretch;
+	struct kmmscand_nodes nodes;
 	int nid;
 
-	if (!nodes_empty(s->full)) {
-		s->pressure++;
-		s->calm = 0;
-		return;
+	kmmscand_get_nodes(&nodes);
+	if (!nodes_equal(nodes.slow, kmmscand->nodes.slow) ||
+	    !nodes_equal(nodes.top, kmmscand->nodes.top))
+		schedule_work(&kmmscand_restart_work);
+
+	for_each_node_mask(nid, kmmscand->nodes.top) {
+		struct kmmscand_scanner *other = kmmscand->scanner[nid];
+
+		if (other)
+			long_ms = max(long_ms, READ_ONCE(other->long_ms));
 	}
-	if (!s->pressure || ++s->calm < KMMSCAND_CALM_ROUNDS)
-		return;
-	for_each_node_mask(nid, s->top) {
-		if (numa_demotion_enabled ||
-		    tier_target_headroom(nid) > node_present_pages(nid) / 64) {
-			s->pressure--;
-			s->calm = 0;
-			return;
-		}
-	}
+	stretch = fls(long_ms / (KMMSCAND_LONG_PASS * period_ms));
+	WRITE_ONCE(epoch_ms, period_ms << min(stretch, KMMSCAND_MAX_STRETCH));
+
+	hotness_next_epoch();
+	/* What could not be allocated when memory came online */
+	if (!(s->round % HOTNESS_SWEEP_EPOCHS) && hotness_populate(&kmmscand->nodes.slow))
+		pr_warn_once("no memory for parts of the hotness table\n");
 }
 
-static void kmmscand_round(struct kmmscand *s)
+static void kmmscand_round(struct kmmscand_scanner *s)
 {
-	unsigned long start = jiffies;
-	nodemask_t old_slow = s->slow;
+	struct task_struct *task;
+	struct kmmscand_mm *state;
 	struct mm_struct *mm;
-	unsigned int base;
-	bool sweep;
 	int nr;
 
 	s->round++;
-	s->mms = 0;
-	s->ptes = 0;
-	s->young = 0;
-	s->candidates = 0;
-	s->promoted = 0;
-	nodes_clear(s->full);
-
-	/* Also when there is nothing to scan, so that no stamp gets too old. */
-	sweep = !(s->round % HOTNESS_SWEEP_ROUNDS);
-	if (sweep)
-		hotness_sweep(s->round);
-
-	/* Tiers can change at run time, when nodes or their attributes do. */
-	if (!kmmscand_nodes(&s->slow, &s->top))
-		return;
-	/* With the sweep, try again to add what could not be allocated before. */
-	if ((sweep || !nodes_equal(s->slow, old_slow)) && hotness_populate(&s->slow))
-		pr_warn_once("no memory for parts of the hotness table\n");
-
-	/* The highest score must stay enough, or nothing could be promoted. */
-	base = READ_ONCE(hot_threshold);
-	s->pressure = min(s->pressure, HOTNESS_MAX_SCORE - base);
-	s->threshold = base + s->pressure;
+	s->unfinished = s->unfinished_now;
+	s->unfinished_now = 0;
+	/* Forgotten slowly: passes over large address spaces do not end in each round. */
+	WRITE_ONCE(s->long_ms, s->long_ms - s->long_ms / 32);
+	if (s->first)
+		kmmscand_lead(s);
 
 	for (nr = 1; !kthread_should_stop(); nr++) {
-		mm = kmmscand_get_mm(s, &nr);
-		if (!nr)
+		task = kmmscand_next_task(&nr, &mm);
+		if (!nr) {
+			kmmscand_mms_drop(s->nid, s->round);
 			break;
-		if (mm) {
-			kmmscand_scan_mm(s, mm);
+		}
+		if (task) {
+			state = kmmscand_mm_get(mm, s->nid, kmmscand_home(task), s->round);
+			if (state)
+				kmmscand_visit(s, task, state);
+			put_task_struct(task);
 			mmdrop(mm);
 		}
-		cond_resched();
+		kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
 	}
-
-	kmmscand_adapt(s);
-	trace_kmmscand_round(s->round, s->mms, s->ptes, s->young, s->candidates,
-			     s->promoted, s->threshold, !nodes_empty(s->full),
-			     jiffies_to_msecs(jiffies - start));
 }
 
 static int kmmscand_thread(void *data)
 {
-	struct kmmscand *s = data;
+	struct kmmscand_scanner *s = data;
 
 	set_freezable();
-	s->runtime = task_sched_runtime(current);
+	kmmscand_cpu_start(&s->cpu);
 
 	while (!kthread_should_stop()) {
 		unsigned long start = jiffies, period, spent;
 
 		kmmscand_round(s);
-		kmmscand_throttle(s);
 
-		period = msecs_to_jiffies(READ_ONCE(scan_period_ms));
+		period = msecs_to_jiffies(kmmscand_epoch_ms());
 		spent = jiffies - start;
 		if (spent < period)
-			kmmscand_sleep(s, jiffies_to_msecs(period - spent));
+			kmmscand_sleep(&s->cpu, jiffies_to_msecs(period - spent));
+	}
+	return 0;
+}
+
+/* Undoes as much of kmmscand_start() as has been done. */
+static void kmmscand_stop(void)
+{
+	int nid;
+
+	lockdep_assert_held(&kmmscand_mutex);
+
+	if (!kmmscand)
+		return;
+	static_branch_disable(&kmmscand_key);
+	/* Each waits for the end of the slice or batch. */
+	for_each_node(nid) {
+		struct kmmscand_scanner *s = kmmscand->scanner[nid];
+
+		if (s && s->task)
+			kthread_stop(s->task);
+	}
+	for_each_node(nid) {
+		kfree(kmmscand->scanner[nid]);
+		if (kmmscand->promoter[nid])
+			kpromoted_stop(kmmscand->promoter[nid]);
+	}
+	kmmscand_mms_drop_all();
+	tier_promoter_put();
+	hotness_disable();
+	kfree(kmmscand);
+	kmmscand = NULL;
+}
+
+static int kmmscand_add_scanner(int nid, bool first)
+{
+	struct kmmscand_scanner *s;
+
+	s = kzalloc(sizeof(*s), GFP_KERNEL);
+	if (!s)
+		return -ENOMEM;
+	s->nid = nid;
+	s->first = first;
+	if (first)
+		kmmscand->first = nid;
+	kmmscand->scanner[nid] = s;
+	return 0;
+}
+
+static int kmmscand_run_scanner(int nid)
+{
+	struct kmmscand_scanner *s = kmmscand->scanner[nid];
+	struct task_struct *task;
+
+	task = kthread_create_on_node(kmmscand_thread, s, nid, "kmmscand%d", nid);
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	set_user_nice(task, 10);
+	/* A preference, for the memory that it walks; user space may change it. */
+	if (!cpumask_empty(cpumask_of_node(nid)))
+		set_cpus_allowed_ptr(task, cpumask_of_node(nid));
+	s->task = task;
+	wake_up_process(task);
+	return 0;
+}
+
+static int kmmscand_start_threads(void)
+{
+	struct kmmscand_nodes *nodes = &kmmscand->nodes;
+	struct kpromoted *promoter;
+	bool first = true;
+	int nid, err;
+
+	/* All of them first: they look each other up; see kmmscand_is_home(). */
+	for_each_node_mask(nid, nodes->top) {
+		if (!node_state(nid, N_CPU))
+			continue;
+		err = kmmscand_add_scanner(nid, first);
+		if (err)
+			return err;
+		first = false;
+	}
+	/* Where no fast node has CPUs, one scanner does for all. */
+	if (first) {
+		err = kmmscand_add_scanner(first_node(nodes->top), true);
+		if (err)
+			return err;
+	}
+	for_each_node_mask(nid, nodes->slow) {
+		promoter = kpromoted_start(nid, nodes);
+		if (IS_ERR(promoter))
+			return PTR_ERR(promoter);
+		kmmscand->promoter[nid] = promoter;
+	}
+	for_each_node_mask(nid, nodes->top) {
+		if (!kmmscand->scanner[nid])
+			continue;
+		err = kmmscand_run_scanner(nid);
+		if (err)
+			return err;
 	}
 	return 0;
 }
 
 static int kmmscand_start(void)
 {
-	struct task_struct *task;
-	struct kmmscand *s;
 	int err;
 
 	lockdep_assert_held(&kmmscand_mutex);
@@ -746,50 +490,42 @@ static int kmmscand_start(void)
 		return -EOPNOTSUPP;
 	}
 
-	s = kvzalloc(sizeof(*s), GFP_KERNEL);
-	if (!s)
+	kmmscand = kzalloc(sizeof(*kmmscand), GFP_KERNEL);
+	if (!kmmscand)
 		return -ENOMEM;
 
-	if (!kmmscand_nodes(&s->slow, &s->top)) {
+	if (!kmmscand_get_nodes(&kmmscand->nodes)) {
 		pr_warn("no slow memory node, nothing to promote: check /sys/devices/virtual/memory_tiering/, and that firmware (HMAT) or a driver (kmem) tells how fast the nodes are\n");
 		err = -ENODEV;
 		goto free;
 	}
-	err = hotness_enable(&s->slow);
+	err = hotness_enable(&kmmscand->nodes.slow);
 	if (err)
 		goto free;
 
-	task = kthread_create(kmmscand_thread, s, "kmmscand");
-	if (IS_ERR(task)) {
-		err = PTR_ERR(task);
-		goto disable;
-	}
-	set_user_nice(task, 10);
-	s->task = task;
-	kmmscand = s;
+	WRITE_ONCE(epoch_ms, 0);
 	tier_promoter_get();
-	wake_up_process(task);
-	return 0;
+	static_branch_enable(&kmmscand_key);
+	err = kmmscand_start_threads();
+	if (err)
+		kmmscand_stop();
+	return err;
 
-disable:
-	hotness_disable();
 free:
-	kvfree(s);
+	kfree(kmmscand);
+	kmmscand = NULL;
 	return err;
 }
 
-static void kmmscand_stop(void)
+static void kmmscand_restart(struct work_struct *work)
 {
-	lockdep_assert_held(&kmmscand_mutex);
-
-	if (!kmmscand)
-		return;
-	/* Waits for the end of the slice; nothing uses the state after that. */
-	kthread_stop(kmmscand->task);
-	tier_promoter_put();
-	hotness_disable();
-	kvfree(kmmscand);
-	kmmscand = NULL;
+	mutex_lock(&kmmscand_mutex);
+	if (kmmscand) {
+		kmmscand_stop();
+		if (kmmscand_start())
+			pr_warn("the memory tiers have changed: disabled\n");
+	}
+	mutex_unlock(&kmmscand_mutex);
 }
 
 static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr,
@@ -819,49 +555,66 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr,
 
 static struct kobj_attribute enabled_attr = __ATTR_RW(enabled);
 
-static ssize_t kmmscand_store_uint(const char *buf, size_t count, unsigned int *var,
-				   unsigned int min, unsigned int max)
+/* The file of a tunable, and what it may be */
+struct kmmscand_attr {
+	struct kobj_attribute attr;
+	unsigned int *value;
+	unsigned int min;
+	unsigned int max;
+};
+
+static ssize_t kmmscand_attr_show(struct kobject *kobj, struct kobj_attribute *kattr,
+				  char *buf)
 {
+	struct kmmscand_attr *attr = container_of(kattr, struct kmmscand_attr, attr);
+
+	return sysfs_emit(buf, "%u\n", READ_ONCE(*attr->value));
+}
+
+static ssize_t kmmscand_attr_store(struct kobject *kobj, struct kobj_attribute *kattr,
+				   const char *buf, size_t count)
+{
+	struct kmmscand_attr *attr = container_of(kattr, struct kmmscand_attr, attr);
 	unsigned int val;
 
-	if (kstrtouint(buf, 10, &val) || val < min || val > max)
+	if (kstrtouint(buf, 10, &val) || val < attr->min || val > attr->max)
 		return -EINVAL;
-	WRITE_ONCE(*var, val);
+	WRITE_ONCE(*attr->value, val);
 	return count;
 }
 
-static ssize_t scan_period_ms_show(struct kobject *kobj, struct kobj_attribute *attr,
-				   char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(scan_period_ms));
-}
+static struct kmmscand_attr scan_period_ms_attr = {
+	__ATTR(scan_period_ms, 0644, kmmscand_attr_show, kmmscand_attr_store),
+	&kmmscand_tunables.scan_period_ms, 100, 60000
+};
 
-static ssize_t scan_period_ms_store(struct kobject *kobj, struct kobj_attribute *attr,
-				    const char *buf, size_t count)
-{
-	return kmmscand_store_uint(buf, count, &scan_period_ms, 100, 60000);
-}
+static struct kmmscand_attr scan_cpu_pct_attr = {
+	__ATTR(scan_cpu_pct, 0644, kmmscand_attr_show, kmmscand_attr_store),
+	&kmmscand_tunables.scan_cpu_pct, 1, 100
+};
 
-static struct kobj_attribute scan_period_ms_attr = __ATTR_RW(scan_period_ms);
+static struct kmmscand_attr hot_threshold_attr = {
+	__ATTR(hot_threshold, 0644, kmmscand_attr_show, kmmscand_attr_store),
+	&kmmscand_tunables.hot_threshold, 1, HOTNESS_MAX_SCORE
+};
 
-static ssize_t hot_threshold_show(struct kobject *kobj, struct kobj_attribute *attr,
-				  char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(hot_threshold));
-}
+static struct kmmscand_attr promote_rate_mbps_attr = {
+	__ATTR(promote_rate_mbps, 0644, kmmscand_attr_show, kmmscand_attr_store),
+	&kmmscand_tunables.promote_rate_mbps, 1, 65536
+};
 
-static ssize_t hot_threshold_store(struct kobject *kobj, struct kobj_attribute *attr,
-				   const char *buf, size_t count)
-{
-	return kmmscand_store_uint(buf, count, &hot_threshold, 1, HOTNESS_MAX_SCORE);
-}
-
-static struct kobj_attribute hot_threshold_attr = __ATTR_RW(hot_threshold);
+static struct kmmscand_attr promote_cpu_pct_attr = {
+	__ATTR(promote_cpu_pct, 0644, kmmscand_attr_show, kmmscand_attr_store),
+	&kmmscand_tunables.promote_cpu_pct, 1, 100
+};
 
 static struct attribute *kmmscand_attrs[] = {
 	&enabled_attr.attr,
-	&scan_period_ms_attr.attr,
-	&hot_threshold_attr.attr,
+	&scan_period_ms_attr.attr.attr,
+	&scan_cpu_pct_attr.attr.attr,
+	&hot_threshold_attr.attr.attr,
+	&promote_rate_mbps_attr.attr.attr,
+	&promote_cpu_pct_attr.attr.attr,
 	NULL
 };
 
@@ -870,8 +623,36 @@ static const struct attribute_group kmmscand_attr_group = {
 	.attrs	= kmmscand_attrs,
 };
 
+/* Base pages by slow node and score, of those touched in this or the last epoch */
+static int histogram_show(struct seq_file *m, void *unused)
+{
+	struct hotness_histogram histogram;
+	int nid, score;
+
+	mutex_lock(&kmmscand_mutex);
+	if (!kmmscand)
+		goto out;
+	for_each_node_mask(nid, kmmscand->nodes.slow) {
+		hotness_count(nid, &histogram);
+		seq_printf(m, "node %d threshold %u:", nid, kpromoted_threshold(nid));
+		for (score = 1; score <= HOTNESS_MAX_SCORE; score++)
+			seq_printf(m, " %lu", histogram.pages[score]);
+		seq_putc(m, '\n');
+	}
+out:
+	mutex_unlock(&kmmscand_mutex);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(histogram);
+
 static int __init kmmscand_init(void)
 {
+	struct dentry *dir = debugfs_create_dir("kmmscand", NULL);
+
+	debugfs_create_file("histogram", 0400, dir, NULL, &histogram_fops);
+#ifdef CONFIG_TIER_DEBUG
+	debugfs_create_bool("fault_young", 0600, dir, &kmmscand_fault_young);
+#endif
 	return sysfs_create_group(mm_kobj, &kmmscand_attr_group);
 }
 late_initcall(kmmscand_init);

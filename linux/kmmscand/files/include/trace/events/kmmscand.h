@@ -8,46 +8,78 @@
 #include <linux/tracepoint.h>
 
 /**
- * kmmscand_round - all address spaces were scanned once
- * @round: number of the round, modulo 256
- * @mms: address spaces looked at
+ * kmmscand_pass - an address space was scanned
+ * @epoch: in which it began
+ * @epochs: that it took
  * @ptes: present page-table entries looked at
- * @young: entries of slow-tier pages that had been accessed
- * @candidates: base pages that reached the threshold
- * @promoted: base pages that were moved
- * @threshold: score that was needed
- * @full: a target node was short of memory
- * @msecs: duration
+ * @skipped: page tables that the processor had not walked
+ * @young: entries of slow pages that had been accessed
+ * @hot: of these, folios that reached the threshold
+ * @shift: the next pass begins 2^@shift epochs after this one
+ * @stale: the bits were only cleared
  */
-TRACE_EVENT(kmmscand_round,
-	    TP_PROTO(unsigned int round, unsigned long mms, unsigned long ptes,
-		     unsigned long young, unsigned long candidates,
-		     unsigned long promoted, unsigned int threshold, bool full,
-		     unsigned int msecs),
-	    TP_ARGS(round, mms, ptes, young, candidates, promoted, threshold, full,
-		    msecs),
-	    TP_STRUCT__entry(__field(unsigned int, round)
-			     __field(unsigned long, mms)
+TRACE_EVENT(kmmscand_pass,
+	    TP_PROTO(unsigned int epoch, unsigned int epochs, unsigned long ptes,
+		     unsigned long skipped, unsigned long young, unsigned long hot,
+		     unsigned int shift, bool stale),
+	    TP_ARGS(epoch, epochs, ptes, skipped, young, hot, shift, stale),
+	    TP_STRUCT__entry(__field(unsigned int, epoch)
+			     __field(unsigned int, epochs)
 			     __field(unsigned long, ptes)
+			     __field(unsigned long, skipped)
 			     __field(unsigned long, young)
-			     __field(unsigned long, candidates)
-			     __field(unsigned long, promoted)
-			     __field(unsigned int, threshold)
-			     __field(bool, full)
-			     __field(unsigned int, msecs)),
-	    TP_fast_assign(__entry->round = round;
-			   __entry->mms = mms;
+			     __field(unsigned long, hot)
+			     __field(unsigned int, shift)
+			     __field(bool, stale)),
+	    TP_fast_assign(__entry->epoch = epoch;
+			   __entry->epochs = epochs;
 			   __entry->ptes = ptes;
+			   __entry->skipped = skipped;
 			   __entry->young = young;
-			   __entry->candidates = candidates;
-			   __entry->promoted = promoted;
+			   __entry->hot = hot;
+			   __entry->shift = shift;
+			   __entry->stale = stale;),
+	    TP_printk("epoch=%u epochs=%u ptes=%lu skipped=%lu young=%lu hot=%lu shift=%u stale=%d",
+		      __entry->epoch, __entry->epochs, __entry->ptes, __entry->skipped,
+		      __entry->young, __entry->hot, __entry->shift, __entry->stale)
+);
+
+/**
+ * kpromoted_epoch - a promoter has chosen a threshold and promoted
+ * @nid: slow node
+ * @target: fast node
+ * @threshold: score that was needed
+ * @hot: base pages that reached it
+ * @budget: base pages that could be afforded
+ * @moved: base pages that were promoted
+ * @pressure: part of @threshold, because the target ran out of room lately
+ * @backoff: @budget is 2^@backoff times as small, because migrations failed
+ */
+TRACE_EVENT(kpromoted_epoch,
+	    TP_PROTO(int nid, int target, unsigned int threshold, unsigned long hot,
+		     unsigned long budget, unsigned long moved, unsigned int pressure,
+		     unsigned int backoff),
+	    TP_ARGS(nid, target, threshold, hot, budget, moved, pressure, backoff),
+	    TP_STRUCT__entry(__field(int, nid)
+			     __field(int, target)
+			     __field(unsigned int, threshold)
+			     __field(unsigned long, hot)
+			     __field(unsigned long, budget)
+			     __field(unsigned long, moved)
+			     __field(unsigned int, pressure)
+			     __field(unsigned int, backoff)),
+	    TP_fast_assign(__entry->nid = nid;
+			   __entry->target = target;
 			   __entry->threshold = threshold;
-			   __entry->full = full;
-			   __entry->msecs = msecs;),
-	    TP_printk("round=%u mms=%lu ptes=%lu young=%lu candidates=%lu promoted=%lu threshold=%u full=%d msecs=%u",
-		      __entry->round, __entry->mms, __entry->ptes, __entry->young,
-		      __entry->candidates, __entry->promoted, __entry->threshold,
-		      __entry->full, __entry->msecs)
+			   __entry->hot = hot;
+			   __entry->budget = budget;
+			   __entry->moved = moved;
+			   __entry->pressure = pressure;
+			   __entry->backoff = backoff;),
+	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu pressure=%u backoff=%u",
+		      __entry->nid, __entry->target, __entry->threshold, __entry->hot,
+		      __entry->budget, __entry->moved, __entry->pressure,
+		      __entry->backoff)
 );
 
 #endif /* _TRACE_KMMSCAND_H */

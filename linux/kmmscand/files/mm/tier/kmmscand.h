@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the parts of kmmscand share; kmmscand.c tells how they work together.
+ */
+#ifndef _MM_TIER_KMMSCAND_H
+#define _MM_TIER_KMMSCAND_H
+
+#include <linux/nodemask.h>
+#include <linux/types.h>
+
+struct mm_struct;
+struct task_struct;
+
+/**
+ * struct kmmscand_tunables - set through sysfs, read by the threads at any time
+ * @scan_period_ms:	length of an epoch
+ * @scan_cpu_pct:	share of one CPU that a scanner may use
+ * @hot_threshold:	least score of what is promoted
+ * @promote_rate_mbps:	limit for each slow node
+ * @promote_cpu_pct:	share of one CPU that a promoter may use
+ */
+struct kmmscand_tunables {
+	unsigned int scan_period_ms;
+	unsigned int scan_cpu_pct;
+	unsigned int hot_threshold;
+	unsigned int promote_rate_mbps;
+	unsigned int promote_cpu_pct;
+};
+
+extern struct kmmscand_tunables kmmscand_tunables;
+
+/* CPU time of a thread against its limit; used by that thread only */
+struct kmmscand_cpu {
+	u64 runtime;		/* accounted so far, in ns */
+	u64 owed;		/* sleep that is due, in ns */
+};
+
+void kmmscand_cpu_start(struct kmmscand_cpu *cpu);
+void kmmscand_cpu_pay(struct kmmscand_cpu *cpu, unsigned int percent);
+void kmmscand_sleep(struct kmmscand_cpu *cpu, unsigned int msecs);
+
+/* Tiers as of the start; if they change, everything is started again. */
+struct kmmscand_nodes {
+	nodemask_t slow;
+	nodemask_t top;
+};
+
+bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
+
+/**
+ * struct kmmscand_pass - one walk over an address space, in one or more visits
+ * @mm:		to be scanned; mm_count is held
+ * @nodes:	of the scanner
+ * @cpuset:	nodes that the process may use
+ * @policy:	nodes that its mempolicy allows; those of its VMAs come before it
+ * @next:	address to go on at, 0 at the beginning
+ * @number:	of the pass, to take turns with
+ * @epoch:	of its beginning
+ * @since:	epoch in which the pass before began
+ * @shift:	bits of history stand for 2^@shift epochs
+ * @stale:	the Accessed bits are of unknown age: clear, but do not count
+ * @skip:	page tables that the processor has not walked may be skipped
+ * @held_up:	a visit ended because mmap_lock was taken
+ * @started:	in jiffies
+ * @ptes:	entries looked at
+ * @skipped:	page tables skipped
+ * @young:	of @ptes those of slow pages that had been accessed
+ * @touched:	slow folios that had been accessed
+ * @warm:	of @touched those that reach hot_threshold
+ * @hot:	of @touched those that reach the threshold of the promoter
+ */
+struct kmmscand_pass {
+	struct mm_struct *mm;
+	const struct kmmscand_nodes *nodes;
+	nodemask_t cpuset;
+	nodemask_t policy;
+	unsigned long next;
+	unsigned int number;
+	unsigned int epoch;
+	unsigned int since;
+	unsigned int shift;
+	bool stale;
+	bool skip;
+	bool held_up;
+	unsigned long started;
+	unsigned long ptes;
+	unsigned long skipped;
+	unsigned long young;
+	unsigned long touched;
+	unsigned long warm;
+	unsigned long hot;
+};
+
+#ifdef CONFIG_TIER_DEBUG
+extern bool kmmscand_fault_young;
+#else
+#define kmmscand_fault_young	false
+#endif
+
+void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass);
+bool kmmscand_scan(struct kmmscand_pass *pass, struct kmmscand_cpu *cpu, unsigned long deadline);
+
+/* What is remembered of an address space, see mms.c */
+struct kmmscand_mm {
+	struct hlist_node node;
+	struct kmmscand_pass pass;	/* and a reference to mm_count */
+	int home;			/* node of the scanner that visits it */
+	unsigned int round;		/* of that scanner, in which it was met */
+	unsigned int away;		/* rounds that its process was elsewhere */
+	bool moved;			/* to a scanner that has not met it yet */
+	unsigned int due;		/* epoch of the next pass */
+	unsigned int shift;		/* passes are 2^shift epochs apart, or more */
+	unsigned long touched;		/* in the last pass */
+};
+
+struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
+				    unsigned int round);
+void kmmscand_mms_drop(int nid, unsigned int round);
+void kmmscand_mms_drop_all(void);
+unsigned int kmmscand_next_shift(const struct kmmscand_mm *state);
+
+/* Length of an epoch; longer than scan_period_ms if scanning takes so long */
+unsigned int kmmscand_epoch_ms(void);
+
+/* Promoters, see kpromoted.c */
+struct kpromoted;
+
+struct kpromoted *kpromoted_start(int nid, const struct kmmscand_nodes *nodes);
+void kpromoted_stop(struct kpromoted *promoter);
+unsigned int kpromoted_threshold(int nid);
+
+#endif /* _MM_TIER_KMMSCAND_H */

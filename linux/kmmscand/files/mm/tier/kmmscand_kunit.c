@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit tests of kmmscand: the table with its clock, scores, and the decisions that
+ * depend on their arguments only.
+ */
+
+#include <kunit/test.h>
+
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/nodemask.h>
+#include <linux/tier.h>
+
+#include "hotness.h"
+#include "kmmscand.h"
+#include "policy.h"
+
+static void score_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, hotness_score(0x01), 1);
+	/* Two visits, but not in a row */
+	KUNIT_EXPECT_EQ(test, hotness_score(0x81), 2);
+	KUNIT_EXPECT_EQ(test, hotness_score(0x03), 3);
+	/* Momentum is about the last two only. */
+	KUNIT_EXPECT_EQ(test, hotness_score(0x0c), 2);
+	KUNIT_EXPECT_EQ(test, hotness_score(0xff), HOTNESS_MAX_SCORE);
+}
+
+static void aged_test(struct kunit *test)
+{
+	u16 record = 10 << 8 | 0x01;
+
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10, 0), 0x01);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 17, 0), 0x80);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 18, 0), 0x00);
+	/* One bit for eight epochs: nothing is lost before the horizon. */
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 17, 3), 0x01);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 18, 3), 0x02);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + HOTNESS_HORIZON - 1, 3), 0x80);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + HOTNESS_HORIZON, 3), 0x00);
+	/* The stamp wraps. */
+	KUNIT_EXPECT_EQ(test, hotness_aged(255 << 8 | 0x01, 1, 0), 0x04);
+	/* What the sweep is for: without it the page would look hot again. */
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, (10 + 256 + 1) & 0xff, 0), 0x02);
+}
+
+static void pick_test(struct kunit *test)
+{
+	struct hotness_histogram histogram = {};
+	unsigned long hot;
+
+	/* Nothing is hot. */
+	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 3, 100, &hot), 3);
+	KUNIT_EXPECT_EQ(test, hot, 0);
+
+	histogram.pages[2] = 1000;
+	histogram.pages[3] = 50;
+	histogram.pages[5] = 30;
+	histogram.pages[9] = 20;
+	/* All can be afforded, but for what is below the least score. */
+	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 3, 100, &hot), 3);
+	KUNIT_EXPECT_EQ(test, hot, 100);
+	/* The hottest first */
+	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 3, 99, &hot), 4);
+	KUNIT_EXPECT_EQ(test, hot, 50);
+	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 3, 49, &hot), 6);
+	KUNIT_EXPECT_EQ(test, hot, 20);
+	/* Not even those: as many as fit, which is up to the caller. */
+	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 3, 1, &hot), HOTNESS_MAX_SCORE);
+	KUNIT_EXPECT_EQ(test, hot, 20);
+	/* Pressure asks for more than anything has. */
+	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 10, 100, &hot),
+			HOTNESS_MAX_SCORE + 1);
+	KUNIT_EXPECT_EQ(test, hot, 0);
+}
+
+static void backoff_test(struct kunit *test)
+{
+	struct kpromoted_backoff backoff = {};
+	int i;
+
+	/* Too few to tell */
+	kpromoted_backoff_count(&backoff, 0, KPROMOTED_BACKOFF_TRIES - 1);
+	KUNIT_EXPECT_EQ(test, backoff.shift, 0);
+	for (i = 0; i < 10; i++)
+		kpromoted_backoff_count(&backoff, 0, KPROMOTED_BACKOFF_TRIES);
+	KUNIT_EXPECT_EQ(test, backoff.shift, KPROMOTED_BACKOFF_MAX);
+	/* Forgiven step by step, when nothing is tried any more */
+	for (i = 0; i < KPROMOTED_BACKOFF_EPOCHS; i++)
+		kpromoted_backoff_decay(&backoff);
+	KUNIT_EXPECT_EQ(test, backoff.shift, KPROMOTED_BACKOFF_MAX - 1);
+	/* ... or at once, by success */
+	kpromoted_backoff_count(&backoff, KPROMOTED_BACKOFF_TRIES / 2,
+				KPROMOTED_BACKOFF_TRIES / 2);
+	KUNIT_EXPECT_EQ(test, backoff.shift, 0);
+	for (i = 0; i < 2 * KPROMOTED_BACKOFF_EPOCHS; i++)
+		kpromoted_backoff_decay(&backoff);
+	KUNIT_EXPECT_EQ(test, backoff.shift, 0);
+}
+
+static void pressure_test(struct kunit *test)
+{
+	struct kpromoted_pressure pressure = {};
+	int i;
+
+	for (i = 0; i < 20; i++)
+		kpromoted_pressure_update(&pressure, true, true, 1000);
+	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE);
+	/* Not before there is room */
+	for (i = 0; i < 2 * KPROMOTED_CALM; i++)
+		kpromoted_pressure_update(&pressure, false, false, 1000);
+	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE);
+	for (i = 0; i < 2 * KPROMOTED_CALM; i++)
+		kpromoted_pressure_update(&pressure, false, true, 1000);
+	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE - 2);
+	/* Another hot set */
+	kpromoted_pressure_update(&pressure, true, true, 1000 + 500 + KPROMOTED_NEWS + 1);
+	KUNIT_EXPECT_EQ(test, pressure.score, 0);
+}
+
+static void bounces_test(struct kunit *test)
+{
+	struct kpromoted_bounces bounces = {};
+	unsigned long promoted = 0, bounced = 0;
+	int i;
+
+	/* One in twenty is fine. */
+	for (i = 0; i < 20; i++) {
+		promoted += 1000;
+		bounced += 50;
+		KUNIT_EXPECT_FALSE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+	}
+	/* Many at once are not. */
+	promoted += 1000;
+	bounced += 2000;
+	KUNIT_EXPECT_TRUE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+	/* Said once; only more of them count again, but then at once. */
+	for (i = 0; i < 20; i++)
+		KUNIT_EXPECT_FALSE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+	bounced += KPROMOTED_BOUNCE_MIN;
+	KUNIT_EXPECT_TRUE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+}
+
+static unsigned int next_shift(struct kmmscand_mm *state, unsigned long touched,
+			       unsigned long warm, unsigned long hot)
+{
+	state->pass.touched = touched;
+	state->pass.warm = warm;
+	state->pass.hot = hot;
+	return kmmscand_next_shift(state);
+}
+
+static void shift_test(struct kunit *test)
+{
+	struct kmmscand_mm *state = kunit_kzalloc(test, sizeof(*state), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, state);
+	/* After the first pass, which has only cleared */
+	state->pass.stale = true;
+	KUNIT_EXPECT_EQ(test, next_shift(state, 0, 0, 0), 0);
+	state->pass.stale = false;
+	state->touched = 1000;
+	/* Nothing hot: longer and longer */
+	for (state->shift = 0; state->shift < HOTNESS_MAX_SHIFT; state->shift++)
+		KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 0, 0), state->shift + 1);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 0, 0), HOTNESS_MAX_SHIFT);
+	/* Many hot ones, or a jump */
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 100, 100), 0);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), 0);
+	/* A few hot ones are not worth hurrying for. */
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 10, 10), HOTNESS_MAX_SHIFT);
+	/* Many that cannot be afforded: short enough to tell them apart */
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 100, 0), 1);
+}
+
+/* The score of a frame's next touch, @epochs later */
+static unsigned int touch_later(unsigned long pfn, unsigned int epochs, unsigned int shift)
+{
+	while (epochs--)
+		hotness_next_epoch();
+	return hotness_touch(pfn, shift);
+}
+
+static void table_test(struct kunit *test)
+{
+	nodemask_t nodes = nodemask_of_node(first_memory_node);
+	struct hotness_histogram histogram;
+	struct hotness_cursor cursor = {};
+	struct tier_range ranges[2];
+	struct page *pages;
+	unsigned long pfn;
+	int i;
+
+	/* Before user space runs nobody else uses the table; debugfs can run us later. */
+	if (static_key_enabled(&kmmscand_key))
+		kunit_skip(test, "kmmscand is in use");
+
+	pages = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 2);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	split_page(pages, 2);
+	pfn = page_to_pfn(pages);
+
+	KUNIT_EXPECT_EQ_MSG(test, hotness_touch(pfn, 0), 0, "tracked while disabled");
+	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 1);
+	KUNIT_EXPECT_EQ_MSG(test, hotness_touch(pfn, 0), 0, "counted twice");
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 3);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 2, 0), 3);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 5);
+
+	/* Neighbours are one range; what is below the score is not. */
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn + 1, 0), 1);
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn + 3, 0), 1);
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 2);
+	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn);
+	KUNIT_EXPECT_EQ(test, ranges[0].nr, 2);
+	KUNIT_EXPECT_EQ(test, ranges[1].pfn, pfn + 3);
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 0);
+	memset(&cursor, 0, sizeof(cursor));
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 4, &cursor, ranges, 2, 100), 1);
+	KUNIT_EXPECT_EQ(test, ranges[0].nr, 1);
+	/* It goes on where it stopped. */
+	memset(&cursor, 0, sizeof(cursor));
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 1), 1);
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 1, 100), 1);
+	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn + 1);
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 1, 100), 1);
+	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn + 3);
+
+	hotness_count(first_memory_node, &histogram);
+	KUNIT_EXPECT_EQ(test, histogram.pages[1], 2);
+	KUNIT_EXPECT_EQ(test, histogram.pages[5], 1);
+
+	hotness_forget(pfn, 1);
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 1);
+
+	/* Not fresh any more */
+	hotness_next_epoch();
+	hotness_next_epoch();
+	hotness_count(first_memory_node, &histogram);
+	KUNIT_EXPECT_EQ(test, histogram.pages[1], 0);
+
+	/* However long ago: an old touch never looks like a new one. */
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 2);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 256, 0), 1);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 257, 0), 1);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 512 + 8, 3), 1);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 255, 3), 1);
+
+	/* Always accessed, but looked at ever more seldom: less hot */
+	hotness_forget(pfn, 1);
+	for (i = 0; i < 2 * HOTNESS_HISTORY_BITS; i++)
+		touch_later(pfn, 1, 0);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), HOTNESS_MAX_SCORE);
+	for (i = 0; i < 2 * HOTNESS_HISTORY_BITS; i++)
+		touch_later(pfn, 1 << HOTNESS_MAX_SHIFT, HOTNESS_MAX_SHIFT);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1 << HOTNESS_MAX_SHIFT, HOTNESS_MAX_SHIFT),
+			HOTNESS_MAX_SCORE - HOTNESS_MAX_SHIFT);
+
+	/* Others add to what the scanner has begun, and begin nothing. */
+	hotness_forget(pfn, 1);
+	hotness_touch_known(pfn);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 1);
+	hotness_next_epoch();
+	hotness_touch_known(pfn);
+	hotness_touch_known(pfn);
+	KUNIT_EXPECT_EQ_MSG(test, hotness_touch(pfn, 0), 0, "counted twice");
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 4);
+
+	hotness_disable();
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 0);
+	for (i = 0; i < 4; i++)
+		__free_page(pages + i);
+}
+
+static struct kunit_case kmmscand_test_cases[] = {
+	KUNIT_CASE(score_test),
+	KUNIT_CASE(aged_test),
+	KUNIT_CASE(pick_test),
+	KUNIT_CASE(backoff_test),
+	KUNIT_CASE(pressure_test),
+	KUNIT_CASE(bounces_test),
+	KUNIT_CASE(shift_test),
+	KUNIT_CASE(table_test),
+	{}
+};
+
+static struct kunit_suite kmmscand_test_suite = {
+	.name = "kmmscand",
+	.test_cases = kmmscand_test_cases,
+};
+
+kunit_test_suites(&kmmscand_test_suite);

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Address spaces that the scanners know, and how often each is scanned.
+ *
+ * Nothing is hooked into fork, exec or exit, and nothing is added to mm_struct: in
+ * each round a scanner goes through the process ids, meets the address spaces, and
+ * looks up here what is known about them.  What its scanner has not met in a round has
+ * exited and is dropped.  Until then a reference to mm_count keeps the mm_struct, not
+ * the memory of the process; so a pointer in the table cannot be that of a new one.
+ *
+ * Whose: that of the scanner of the node that the process runs on.  A process that
+ * moves to and fro keeps its scanner until it has stayed away for some rounds.
+ *
+ * How often: every epoch while there are hot pages to be found.  When there are
+ * not, the interval doubles, up to 2^HOTNESS_MAX_SHIFT epochs.  That saves CPU time, and
+ * since one bit of history stands for one pass, it also lets pages count as hot that
+ * are accessed less often: first the hottest pages are found, and then, if there is
+ * still room, the warm ones.  While there are warm pages that just cannot be afforded,
+ * the interval stays short enough to tell them from hotter ones.  When the number of
+ * accessed pages jumps, something new is going on, and the interval is short again.
+ */
+
+#include <linux/hashtable.h>
+#include <linux/mutex.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "hotness.h"
+#include "kmmscand.h"
+
+/* Scan every epoch while one in so many accessed pages is hot. */
+#define KMMSCAND_HOT_SHARE	16
+/* A jump: twice as many accessed pages as before, and this many more */
+#define KMMSCAND_JUMP		64
+/* Rounds after which a process that runs on another node belongs there */
+#define KMMSCAND_AWAY		8
+
+/* Address spaces by pointer.  The mutex also covers all but ->pass of each. */
+static DEFINE_HASHTABLE(kmmscand_mms, 8);
+static DEFINE_MUTEX(kmmscand_mms_mutex);
+
+static struct kmmscand_mm *kmmscand_mm_find(struct mm_struct *mm)
+{
+	struct kmmscand_mm *state;
+
+	hash_for_each_possible(kmmscand_mms, state, node, (unsigned long)mm) {
+		if (state->pass.mm == mm)
+			return state;
+	}
+	return NULL;
+}
+
+/* Is it for scanner @nid to visit?  @home is where its process runs now. */
+static bool kmmscand_mm_is_ours(struct kmmscand_mm *state, int nid, int home,
+				unsigned int round)
+{
+	if (state->home != nid)
+		return false;
+	/* Processes share it. */
+	if (!state->moved && state->round == round)
+		return false;
+	state->round = round;
+	state->moved = false;
+	if (home == nid) {
+		state->away = 0;
+	} else if (++state->away == KMMSCAND_AWAY) {
+		state->home = home;
+		state->away = 0;
+		state->moved = true;
+		return false;
+	}
+	return true;
+}
+
+/**
+ * kmmscand_mm_get - what is known of an address space
+ * @mm:    the address space; its mm_count is held by the caller
+ * @nid:   of the scanner that asks
+ * @home:  of the scanner of the node that the process runs on
+ * @round: of the scanner that asks
+ *
+ * Return: NULL if it is another scanner's, or was met in this round before, or if
+ * there is no memory.  Otherwise it is the caller's until the end of the round.
+ */
+struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
+				    unsigned int round)
+{
+	struct kmmscand_mm *state;
+
+	mutex_lock(&kmmscand_mms_mutex);
+	state = kmmscand_mm_find(mm);
+	if (state) {
+		if (!kmmscand_mm_is_ours(state, nid, home, round))
+			state = NULL;
+	} else if (home == nid) {
+		state = kzalloc(sizeof(*state), GFP_KERNEL | __GFP_NOWARN);
+		if (state) {
+			mmgrab(mm);
+			state->pass.mm = mm;
+			state->home = nid;
+			state->round = round;
+			state->due = hotness_epoch();
+			hash_add(kmmscand_mms, &state->node, (unsigned long)mm);
+		}
+	}
+	mutex_unlock(&kmmscand_mms_mutex);
+	return state;
+}
+
+static void kmmscand_mm_free(struct kmmscand_mm *state)
+{
+	hash_del(&state->node);
+	mmdrop(state->pass.mm);
+	kfree(state);
+}
+
+/**
+ * kmmscand_mms_drop - forget the address spaces that have gone
+ * @nid:   scanner that asks, at the end of a round
+ * @round: of the scanner
+ */
+void kmmscand_mms_drop(int nid, unsigned int round)
+{
+	struct kmmscand_mm *state;
+	struct hlist_node *tmp;
+	int i;
+
+	mutex_lock(&kmmscand_mms_mutex);
+	hash_for_each_safe(kmmscand_mms, i, tmp, state, node) {
+		if (state->home != nid || state->round == round)
+			continue;
+		/* It may have come after we had passed its process id: once more. */
+		if (state->moved) {
+			state->moved = false;
+			state->round = round - 1;
+		} else {
+			kmmscand_mm_free(state);
+		}
+	}
+	mutex_unlock(&kmmscand_mms_mutex);
+}
+
+/**
+ * kmmscand_mms_drop_all - forget everything, when no scanner runs any more
+ */
+void kmmscand_mms_drop_all(void)
+{
+	struct kmmscand_mm *state;
+	struct hlist_node *tmp;
+	int i;
+
+	mutex_lock(&kmmscand_mms_mutex);
+	hash_for_each_safe(kmmscand_mms, i, tmp, state, node)
+		kmmscand_mm_free(state);
+	mutex_unlock(&kmmscand_mms_mutex);
+}
+
+/**
+ * kmmscand_next_shift - how long until the next pass?
+ * @state: with the pass that has just ended
+ *
+ * Return: n, for 2^n epochs.
+ */
+unsigned int kmmscand_next_shift(const struct kmmscand_mm *state)
+{
+	const struct kmmscand_pass *pass = &state->pass;
+	unsigned int longer = min(state->shift + 1, (unsigned int)HOTNESS_MAX_SHIFT);
+
+	/* The first pass has only cleared. */
+	if (pass->stale)
+		return 0;
+	if (pass->touched > 2 * state->touched + KMMSCAND_JUMP)
+		return 0;
+	if (pass->hot && pass->hot >= pass->touched / KMMSCAND_HOT_SHARE)
+		return 0;
+	if (pass->warm && pass->warm >= pass->touched / KMMSCAND_HOT_SHARE)
+		return min(longer, 1U);
+	return longer;
+}

@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One pass of kmmscand over one address space: read and clear the Accessed bits of
+ * its slow pages, tell the hotness table, and leave everything else as it was.
+ *
+ * Holding locks: an address space is scanned in slices of KMMSCAND_SLICE page
+ * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them).  mmap_lock is
+ * taken for reading, by trylock only, for one slice.  Between slices only mm_count
+ * is held.  A process that exits during a slice leaves exit_mmap() to a kworker, by
+ * mmput_async(): its memory is freed a little later than waitpid() returns.  A pass
+ * that takes too long, or finds mmap_lock taken again and again, is left and goes on
+ * in the next round where it was.
+ *
+ * No huge mapping is ever split here: the walker has a pmd_entry and no pte_entry
+ * (walk_pmd_range() splits only for the latter), and what could be mapped by PUDs
+ * (DAX, PFN maps), which walk_pud_range() would split, is left out by test_walk.
+ *
+ * Accessed bits are a shared resource:
+ *  - Those of top-tier pages are not touched at all.
+ *  - When the bit of a slow page is cleared, reclaim is told instead: PG_young is set
+ *    (folio_referenced() counts it), and with MGLRU the folio moves to the youngest
+ *    generation, as MGLRU's own walks do, which look at page tables and not at
+ *    PG_young.  PG_idle is cleared, as by everybody who finds the bit set, and never
+ *    set.  In the other direction MGLRU's walks report the slow pages whose bits they
+ *    clear, and so does folio_referenced() (tier_folio_accessed()), so they are not
+ *    lost to us either.
+ *  - The Accessed bit of an upper-level entry says whether the processor has walked to
+ *    the page table below it.  If not, the page table is skipped, but for one pass
+ *    in KMMSCAND_FULL_PASSES.  MGLRU skips it, too, so the bit is cleared only when all
+ *    pages below are slow ones, for which MGLRU has been told already.  Between
+ *    reading the entries and clearing the bit an access may slip through; it is noticed
+ *    at the next walk to any page of the table, or in the next full pass.  MGLRU for its
+ *    part clears the bit without looking at pages of other nodes.  It tells that it did
+ *    (tier_table_aged()), and a pass that follows skips nothing.
+ *  - An mm with a secondary MMU (KVM) costs a notifier call for every entry of a
+ *    slow page, because only the notifier knows what the guest has accessed.
+ *  - A processor sets the bit again only when it walks the page table, so what
+ *    stays in the TLB would look idle, and the hottest pages, in particular huge
+ *    ones, do stay there.  Therefore an address space in which bits were cleared is
+ *    flushed, once per visit and not once per entry.  That is the TLB of the host:
+ *    what a KVM guest's vCPU has cached of the secondary MMU is not flushed.
+ *  - A bit that nobody has cleared is as old as the mapping.  So the first pass
+ *    only clears; what a bit says is known from the second on.
+ *
+ * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (device
+ * memory), mlocked (not promoted, see promote.c), executable file maps (shared
+ * libraries: moving them disturbs every process), sequential readers (by their own
+ * word the pages are not used again), and memory that mempolicy or cpuset does not let
+ * go to each of the fast nodes (the table has no room for where a page may go).  A
+ * range armed by userfaultfd is not left out: clearing an Accessed bit raises no fault,
+ * and migration preserves the uffd-wp bit.  Pages that tier_promote() would refuse are
+ * cleared, but not counted.
+ */
+
+#define pr_fmt(fmt) "kmmscand: " fmt
+
+#include <linux/cpuset.h>
+#include <linux/dax.h>
+#include <linux/hugetlb.h>
+#include <linux/kthread.h>
+#include <linux/memcontrol.h>
+#include <linux/memory-tiers.h>
+#include <linux/mempolicy.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/mmu_notifier.h>
+#include <linux/page_idle.h>
+#include <linux/pagewalk.h>
+#include <linux/sched/coredump.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/task.h>
+#include <linux/swap.h>
+#include <linux/tier.h>
+
+#include <asm/tlbflush.h>
+
+#include "../internal.h"
+#include "events.h"
+#include "hotness.h"
+#include "kmmscand.h"
+
+/* Page tables (or VMAs without any) per hold of mmap_lock */
+#define KMMSCAND_SLICE		64
+/* What a page table costs if each entry may be asked of a secondary MMU */
+#define KMMSCAND_NOTIFY_COST	8
+/* What one costs that is skipped */
+#define KMMSCAND_SKIPS		16
+/* Empty upper-level entries and gaps between VMAs per hold */
+#define KMMSCAND_SLICE_HOLES	16384
+/* How often in a row to try a contended mmap_lock, and the pause between */
+#define KMMSCAND_LOCK_TRIES	4
+#define KMMSCAND_LOCK_MSECS	10
+/* A page table that the processor has not walked is read in one pass of so many */
+#define KMMSCAND_FULL_PASSES	16
+
+#ifdef CONFIG_TIER_DEBUG
+/* Fault: take Accessed bits without telling anybody */
+bool kmmscand_fault_young;
+#endif
+
+/* Epoch in which MGLRU has cleared the bit of an upper-level entry the last time */
+static unsigned int kmmscand_table_aged;
+
+/* State of a visit: as much of a pass as can be done in one go */
+struct kmmscand_walk {
+	struct kmmscand_pass *pass;
+
+	/*
+	 * Frames of slow nodes and of no others lie in [slow_start, slow_start +
+	 * slow_len), if the nodes do not overlap; else slow_len is 0.  So most
+	 * entries need no look at the page.
+	 */
+	unsigned long slow_start;
+	unsigned long slow_len;
+
+	bool cleared;			/* Accessed bits, so flush the TLB */
+
+	/* Slice */
+	unsigned int budget;
+	unsigned int skips;
+	unsigned int holes;
+
+	unsigned int warm;		/* score that may be promoted at all */
+	unsigned int hot[MAX_NUMNODES];	/* ... and that is, by slow node */
+};
+
+/*
+ * Find the frames that belong to slow nodes only.
+ */
+static void kmmscand_slow_range(struct kmmscand_walk *w)
+{
+	const struct kmmscand_nodes *nodes = w->pass->nodes;
+	unsigned long start = ULONG_MAX, end = 0;
+	int nid;
+
+	w->slow_start = 0;
+	w->slow_len = 0;
+	for_each_node_mask(nid, nodes->slow) {
+		start = min(start, node_start_pfn(nid));
+		end = max(end, node_end_pfn(nid));
+	}
+	for_each_node_mask(nid, nodes->top) {
+		if (node_start_pfn(nid) < end && start < node_end_pfn(nid))
+			return;
+	}
+	if (start < end) {
+		w->slow_start = start;
+		w->slow_len = end - start;
+	}
+}
+
+/* False only if the frame is certainly not on a slow node. */
+static bool kmmscand_pfn_slow(struct kmmscand_walk *w, unsigned long pfn)
+{
+	return !w->slow_len || pfn - w->slow_start < w->slow_len;
+}
+
+static bool kmmscand_folio_slow(struct kmmscand_walk *w, struct folio *folio)
+{
+	return folio && node_isset(folio_nid(folio), w->pass->nodes->slow) &&
+	       !folio_is_zone_device(folio);
+}
+
+/*
+ * We took the Accessed bit away: leave word for reclaim, and for DAMON and page_idle,
+ * which ask for the bit or the lack of PG_idle.
+ */
+static void kmmscand_hand_back(struct folio *folio)
+{
+	if (kmmscand_fault_young)
+		return;
+	if (!folio_test_young(folio))
+		folio_set_young(folio);
+	if (folio_test_idle(folio))
+		folio_clear_idle(folio);
+
+#ifdef CONFIG_LRU_GEN
+	if (lru_gen_enabled()) {
+		int gen = folio_lru_gen(folio);
+
+		/* Isolated by somebody, who looks at PG_referenced */
+		if (gen < 0) {
+			if (!folio_test_referenced(folio))
+				folio_set_referenced(folio);
+			return;
+		}
+		/*
+		 * The generation may change just now, and the folio may move to
+		 * another memcg.  Then it is activated once too often.
+		 */
+		if (gen != lru_gen_from_seq(READ_ONCE(folio_lruvec(folio)->lrugen.max_seq))) {
+			folio_clear_lru_refs(folio);
+			folio_activate(folio);
+		}
+	}
+#endif
+}
+
+/* As in tier_may_promote(), and as cheap as it must be here */
+static bool kmmscand_may_move(struct folio *folio)
+{
+	return !folio_test_unevictable(folio) && !folio_test_ksm(folio) &&
+	       !(folio_is_file_lru(folio) && folio_test_dirty(folio)) &&
+	       !folio_maybe_dma_pinned(folio);
+}
+
+/*
+ * A slow folio was found accessed.  Called under the page-table lock, so the
+ * mapping keeps the folio alive, and under RCU.
+ */
+static void kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
+{
+	struct kmmscand_pass *pass = w->pass;
+	unsigned int score;
+
+	w->cleared = true;
+	pass->young++;
+	kmmscand_hand_back(folio);
+	if (pass->stale || !kmmscand_may_move(folio))
+		return;
+	score = hotness_touch(folio_pfn(folio), pass->shift);
+	if (!score)
+		return;
+	pass->touched++;
+	pass->warm += score >= w->warm;
+	pass->hot += score >= w->hot[folio_nid(folio)];
+}
+
+static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vma,
+			      pmd_t *pmdp, unsigned long addr)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	pmd_t pmd = pmdp_get(pmdp);
+	struct folio *folio;
+
+	/* A migration entry: somebody is moving it just now. */
+	if (!pmd_present(pmd))
+		return;
+	w->pass->ptes++;
+	if (!pmd_young(pmd) && !mm_has_notifiers(vma->vm_mm))
+		return;
+
+	/* NULL for the huge zero folio */
+	folio = vm_normal_folio_pmd(vma, addr, pmd);
+	if (!kmmscand_folio_slow(w, folio))
+		return;
+
+	rcu_read_lock();
+	if (pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
+		kmmscand_accessed(w, folio);
+	rcu_read_unlock();
+#endif
+}
+
+/* May this page table be skipped?  The entry is only read; it may change any time. */
+static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned long addr)
+{
+	pmd_t val;
+
+	/* Signed, because epochs wrap */
+	if (!w->pass->skip || (int)(READ_ONCE(kmmscand_table_aged) - w->pass->since) >= 0 ||
+	    !((w->pass->number + (addr >> PMD_SHIFT)) % KMMSCAND_FULL_PASSES))
+		return false;
+	val = pmdp_get_lockless(pmd);
+	return pmd_present(val) && !pmd_trans_huge(val) && !pmd_young(val);
+}
+
+static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
+			      struct mm_walk *walk)
+{
+	struct vm_area_struct *vma = walk->vma;
+	struct kmmscand_walk *w = walk->private;
+	bool notifiers, all_slow = w->slow_len;
+	unsigned long start = addr, ptes = 0;
+	pte_t *start_pte, *pte;
+	spinlock_t *ptl;	/* of the PMD or of the page table */
+
+	if (!w->budget) {
+		w->pass->next = addr;
+		return 1;
+	}
+	/* Never descend, never split. */
+	walk->action = ACTION_CONTINUE;
+
+	if (kmmscand_not_walked(w, pmd, addr)) {
+		w->pass->skipped++;
+		if (!w->skips--) {
+			w->skips = KMMSCAND_SKIPS;
+			w->budget--;
+		}
+		return 0;
+	}
+	w->budget--;
+
+	ptl = pmd_trans_huge_lock(pmd, vma);
+	if (ptl) {
+		__acquire(ptl);	/* for sparse; pmd_trans_huge_lock() lacks it */
+		kmmscand_huge_pmd(w, vma, pmd, addr);
+		spin_unlock(ptl);
+		return 0;
+	}
+
+	/*
+	 * Fails if the page table went away or became a huge mapping since we
+	 * looked: come back at the next visit.
+	 */
+	start_pte = pte_offset_map_lock(vma->vm_mm, pmd, addr, &ptl);
+	if (!start_pte)
+		return 0;
+
+	/*
+	 * A secondary MMU may know of accesses that the PTE does not show.  To
+	 * ask it is expensive (KVM takes its mmu_lock for each entry).
+	 */
+	notifiers = mm_has_notifiers(vma->vm_mm);
+	if (notifiers)
+		w->budget -= min(w->budget, KMMSCAND_NOTIFY_COST - 1U);
+
+	/*
+	 * kmmscand_accessed() needs RCU: pte_offset_map_lock() has entered a
+	 * read-side critical section, which pte_unmap_unlock() will leave.
+	 */
+	__acquire(RCU);		/* for sparse; the former lacks it */
+	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
+		pte_t ptent = ptep_get(pte);
+		struct folio *folio;
+
+		if (!pte_present(ptent))
+			continue;
+		ptes++;
+		if (!kmmscand_pfn_slow(w, pte_pfn(ptent))) {
+			all_slow = false;
+			continue;
+		}
+		if (!pte_young(ptent) && !notifiers)
+			continue;
+
+		folio = vm_normal_folio(vma, addr, ptent);
+		if (!kmmscand_folio_slow(w, folio))
+			continue;
+		if (ptep_clear_young_notify(vma, addr, pte))
+			kmmscand_accessed(w, folio);
+	}
+#ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
+	/*
+	 * For all of the page table, or for none.  What would replace the page table
+	 * by something else needs the lock that we hold.
+	 */
+	if (!mm_has_notifiers(vma->vm_mm) && arch_has_hw_nonleaf_pmd_young() &&
+	    (all_slow || !lru_gen_enabled()) && end - start == PMD_SIZE)
+		w->cleared |= pmdp_test_and_clear_young(vma, start, pmd);
+#endif
+	pte_unmap_unlock(start_pte, ptl);
+	w->pass->ptes += ptes;
+	return 0;
+}
+
+/* Nodes that a policy lets us move pages to. */
+static void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
+{
+	switch (pol ? pol->mode : MPOL_DEFAULT) {
+	case MPOL_BIND:
+	case MPOL_PREFERRED:
+	case MPOL_PREFERRED_MANY:
+		*nodes = pol->nodes;
+		break;
+	case MPOL_INTERLEAVE:
+	case MPOL_WEIGHTED_INTERLEAVE:
+		/* Promotion would undo the spreading. */
+		*nodes = NODE_MASK_NONE;
+		break;
+	default:
+		*nodes = NODE_MASK_ALL;
+	}
+}
+
+/**
+ * kmmscand_task_policy - nodes that a process lets us move pages to
+ * @task: a thread of the process; its mempolicy stands for all of them
+ * @pass: result
+ */
+void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass)
+{
+	pass->cpuset = cpuset_mems_allowed(task);
+
+	/* Keeps the policy. */
+	task_lock(task);
+	kmmscand_policy_nodes(task->mempolicy, &pass->policy);
+	task_unlock(task);
+}
+
+/* Returns 1 to leave a VMA out, -EAGAIN when the slice is over. */
+static int kmmscand_test_walk(unsigned long start, unsigned long end,
+			      struct mm_walk *walk)
+{
+	struct vm_area_struct *vma = walk->vma;
+	struct kmmscand_walk *w = walk->private;
+	struct mempolicy *pol;
+	nodemask_t nodes;
+	pgoff_t ilx;
+
+	/* A VMA costs, too, also when it has no page tables. */
+	if (!w->budget) {
+		w->pass->next = start;
+		return -EAGAIN;
+	}
+	w->budget--;
+
+	/* The reasons are in the header comment. */
+	if (vma->vm_flags & (VM_PFNMAP | VM_IO | VM_LOCKED | VM_SEQ_READ))
+		return 1;
+	if (is_vm_hugetlb_page(vma) || vma_is_dax(vma))
+		return 1;
+	if (vma->vm_file && (vma->vm_flags & VM_EXEC))
+		return 1;
+
+	/*
+	 * A policy of the VMA overrides that of the task, but never the cpuset.
+	 * Shared policies can differ inside one VMA; the one at its start stands
+	 * for all.
+	 */
+	nodes = w->pass->policy;
+	pol = __get_vma_policy(vma, vma->vm_start, &ilx);
+	if (pol) {
+		kmmscand_policy_nodes(pol, &nodes);
+		mpol_cond_put(pol);
+	}
+	nodes_and(nodes, nodes, w->pass->cpuset);
+	return !nodes_subset(w->pass->nodes->top, nodes);
+}
+
+/* Without this a sparse address space could be walked for long in one slice. */
+static int kmmscand_pte_hole(unsigned long addr, unsigned long next, int depth,
+			     struct mm_walk *walk)
+{
+	struct kmmscand_walk *w = walk->private;
+
+	if (!w->holes) {
+		w->pass->next = addr;
+		return 1;
+	}
+	w->holes--;
+	return 0;
+}
+
+static const struct mm_walk_ops kmmscand_walk_ops = {
+	.pmd_entry	= kmmscand_pmd_entry,
+	.pte_hole	= kmmscand_pte_hole,
+	.test_walk	= kmmscand_test_walk,
+	.walk_lock	= PGWALK_RDLOCK,
+};
+
+/* One slice.  Returns what walk_page_range() does, or -EBUSY, or -ESRCH. */
+static int kmmscand_slice(struct kmmscand_walk *w)
+{
+	struct mm_struct *mm = w->pass->mm;
+	int more;
+
+	/* Fails when the last user has gone, and stays so. */
+	if (test_bit(MMF_UNSTABLE, &mm->flags) || !mmget_not_zero(mm))
+		return -ESRCH;
+	if (!mmap_read_trylock(mm)) {
+		mmput_async(mm);
+		return -EBUSY;
+	}
+	w->budget = KMMSCAND_SLICE;
+	w->skips = KMMSCAND_SKIPS;
+	w->holes = KMMSCAND_SLICE_HOLES;
+	/*
+	 * Address space that was mapped or unmapped since the last slice does not
+	 * matter: the walk looks up the VMA at the address.
+	 */
+	more = walk_page_range(mm, w->pass->next, ULONG_MAX, &kmmscand_walk_ops, w);
+	mmap_read_unlock(mm);
+	/* _async: if we are the last user, exit_mmap() is not ours to do */
+	mmput_async(mm);
+	/*
+	 * Folios that kmmscand_hand_back() has activated wait in a per-CPU batch,
+	 * which has references to them, so they could not be migrated.
+	 */
+	lru_add_drain();
+	return more;
+}
+
+/**
+ * kmmscand_scan - begin a pass over an address space or go on with it
+ * @pass:     what and how; counts are added to it
+ * @cpu:      pays for the time
+ * @deadline: in jiffies; at least one slice is scanned
+ *
+ * Context: a kthread, may sleep; no locks held.
+ * Return: true if the pass has been completed; false if it was left and can go on
+ * later.
+ */
+bool kmmscand_scan(struct kmmscand_pass *pass, struct kmmscand_cpu *cpu,
+		   unsigned long deadline)
+{
+	unsigned long ptes = pass->ptes, young = pass->young, skipped = pass->skipped;
+	unsigned int misses = 0;
+	struct kmmscand_walk *w;
+	bool done = false;
+	int nid, more;
+
+	/* Too large for the stack; the scanner can do without this visit. */
+	w = kzalloc(sizeof(*w), GFP_KERNEL | __GFP_NOWARN);
+	if (!w)
+		return false;
+	w->pass = pass;
+	pass->skip = arch_has_hw_nonleaf_pmd_young() && !pass->stale &&
+		     !mm_has_notifiers(pass->mm);
+	kmmscand_slow_range(w);
+	w->warm = READ_ONCE(kmmscand_tunables.hot_threshold);
+	for_each_node_mask(nid, pass->nodes->slow)
+		w->hot[nid] = kpromoted_threshold(nid);
+
+	do {
+		more = kmmscand_slice(w);
+		if (more == -ESRCH) {
+			/* Over and out. */
+			pass->next = 0;
+			break;
+		}
+		if (more == -EBUSY) {
+			if (++misses == KMMSCAND_LOCK_TRIES) {
+				pass->held_up = true;
+				break;
+			}
+			kmmscand_sleep(cpu, KMMSCAND_LOCK_MSECS);
+			continue;
+		}
+		misses = 0;
+		if (!more) {
+			pass->next = 0;
+			done = true;
+		}
+		kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+	} while (!done && time_before(jiffies, deadline) && !kthread_should_stop());
+
+	/*
+	 * Nothing depends on this but the next pass's view.  mm_count is enough:
+	 * for an address space that has been torn down it is only superfluous.
+	 */
+	if (w->cleared)
+		flush_tlb_mm(pass->mm);
+	kfree(w);
+
+	count_tier_events(KMMSCAND_PTE_SCANNED, pass->ptes - ptes);
+	count_tier_events(KMMSCAND_PTE_YOUNG, pass->young - young);
+	count_tier_events(KMMSCAND_PMD_SKIPPED, pass->skipped - skipped);
+	if (done)
+		count_tier_events(KMMSCAND_MM_SCANNED, 1);
+	return done;
+}
+
+/**
+ * __tier_folio_accessed - see tier_folio_accessed()
+ * @vma:   of the mapping
+ * @folio: any
+ *
+ * The frame may have had another owner when the scanner recorded it, so what can be
+ * known of the policy is looked at here, too.  The policy of the task and its cpuset
+ * cannot.
+ */
+void __tier_folio_accessed(struct vm_area_struct *vma, struct folio *folio)
+{
+	if (node_is_toptier(folio_nid(folio)) || vma_policy(vma) ||
+	    (vma->vm_flags & (VM_LOCKED | VM_SEQ_READ)) ||
+	    (vma->vm_file && (vma->vm_flags & VM_EXEC)))
+		return;
+	hotness_touch_known(folio_pfn(folio));
+}
+
+/**
+ * __tier_table_aged - see tier_table_aged()
+ */
+void __tier_table_aged(void)
+{
+	unsigned int epoch = hotness_epoch();
+
+	if (READ_ONCE(kmmscand_table_aged) != epoch)
+		WRITE_ONCE(kmmscand_table_aged, epoch);
+}
