@@ -21,7 +21,7 @@ kernels:  ## build base, tiershift and debug; print NAME=PATH of the bootable im
 	@$(LAB) kernels
 
 test:  ## everything that CI runs
-	@$(TEST) -m "not soak" tests
+	@$(TEST) -n 2 --dist loadgroup tests
 
 soak:  ## long torture runs; writes docs/results/soak.*
 	@$(LAB) soak --seconds $(or $(SECONDS),120)

@@ -8,7 +8,8 @@ tiering mode on and off.  The order is what makes a result mean something:
 
   1. everything off; start the service and load it, or set up the workload
   2. place: migrate_pages(2) to the slow node, under the default policy
-  3. verify the placement on a still machine; too little there is an error
+  3. verify the placement on a still machine; too little there is an error;
+     then an oracle moves its own hot pages to the fast node (workloads/hotset.c)
   4. read the counters, switch the mode on, let the workload go
   5. sample the counters while it runs
   6. the workload is done: read the counters again, switch the mode off
@@ -19,13 +20,15 @@ START and STOP markers itself (lab/workloads/common.h); for a program that
 does not know them the agent stops it (SIGSTOP) while it places, and emits
 the markers through labmark.
 
-Standard library only, and few wake-ups: Python is slow under emulation.
+Standard library and lab/damon.py only, and few wake-ups: Python is slow under
+emulation.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -37,6 +40,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from lab import damon
 
 SCHEMA = 1
 MIGRATE_PAGES = {"x86_64": 256, "aarch64": 238}
@@ -57,11 +62,17 @@ def say(kind: str, **values: Any) -> None:
     print("LAB " + json.dumps({"kind": kind, **values}), flush=True)
 
 
-def write_setting(path: str, value: str) -> None:
-    try:
-        Path(path).write_text(value, encoding="ascii")
-    except OSError as error:
-        raise JobError(f"cannot write {value!r} to {path}: {error.strerror}") from error
+def write_setting(path: str, value: str, patience: float = 10.0) -> None:
+    """Write a kernel file, again while it is busy: DAMON's are while a kdamond looks."""
+    limit = time.monotonic() + patience
+    while True:
+        try:
+            Path(path).write_text(value, encoding="ascii")
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > limit:
+                raise JobError(f"cannot write {value!r} to {path}: {error.strerror}") from error
+        time.sleep(0.02)
 
 
 def mount_debugfs() -> None:
@@ -201,7 +212,7 @@ class Program:
     def go(self) -> None:
         assert self.process.stdin
         self.process.stdin.write(b"GO\n")
-        self.process.stdin.close()
+        self.process.stdin.flush()
 
     def finish(self, seconds: float) -> None:
         """Wait for the end; a code other than 0 is an error."""
@@ -338,21 +349,30 @@ def load_service(job: dict[str, Any], out: Path) -> dict[str, Any]:
     return loader.result()
 
 
-def measure(job: dict[str, Any], workload: Program, placed: int, recorder: Recorder) -> Any:
-    """Steps 2 to 6; returns what the placement found."""
+def measure(
+    job: dict[str, Any], workload: Program, placed: int, recorder: Recorder
+) -> dict[str, Any]:
+    """Steps 2 to 6; returns what the placement found, and what DAMON did."""
     spec = job["workload"]
     if not spec["handshake"]:
         workload.signal_group(signal.SIGSTOP)
-    placement = None
+    found: dict[str, Any] = {"placement": None}
     if job["placement"]:
-        placement = place(placed, job["placement"])
-        say("placed", **placement)
+        found["placement"] = place(placed, job["placement"])
+        say("placed", **found["placement"])
+    if job["oracle"]:
+        workload.go()
+        workload.wait_for("PLACED", job["timeout_s"])
     if job["calibrate"]:
         subprocess.run([job["labmark"], "calibrate"], check=True)
+    if job["damon"]:
+        prepare_damon(job["damon"])
     time.sleep(0.5)  # let per-CPU work of the placement drain
     recorder.start()
     for path, value in job["enter"]:
         write_setting(path, value)
+    if job["damon"]:
+        damon.switch(job["damon"], "on", write_setting)
     say("start")
     if spec["handshake"]:
         workload.go()
@@ -382,9 +402,22 @@ def measure(job: dict[str, Any], workload: Program, placed: int, recorder: Recor
         subprocess.run([job["labmark"], "stop"], check=True)
     recorder.stop()
     say("stop")
+    if job["damon"]:
+        found["damon"] = damon.stop(job["damon"], write_setting)
     for path, value in job["leave"]:
         write_setting(path, value)
-    return placement
+    return found
+
+
+def prepare_damon(job: dict[str, Any]) -> None:
+    """Everything of DAMON but the switch."""
+    zones = Path("/proc/zoneinfo").read_text(encoding="ascii")
+    try:
+        writes = damon.plan(job, damon.memory(zones))
+    except ValueError as error:
+        raise JobError(str(error)) from error
+    for path, value in writes:
+        write_setting(path, value)
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
@@ -412,7 +445,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     assert target
     recorder = Recorder(job["sample_s"])
     try:
-        result["placement"] = measure(job, workload, target.process.pid, recorder)
+        result.update(measure(job, workload, target.process.pid, recorder))
         if target.process.poll() is None:
             result["residency_end"] = residency(target.process.pid)
         if not handshake and workload.process.poll() is None:

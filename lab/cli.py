@@ -29,7 +29,9 @@ def _external(pairs: Sequence[str]) -> dict[str, Path]:
     return programs
 
 
-def _scenario(names: Sequence[str], args: argparse.Namespace, save: Path | None) -> int:
+def _scenario(
+    names: Sequence[str], args: argparse.Namespace, save: Path | None, bench: bool = True
+) -> int:
     started = time.monotonic()
     failed: list[str] = []
     for name in names:
@@ -41,6 +43,7 @@ def _scenario(names: Sequence[str], args: argparse.Namespace, save: Path | None)
             cache=cache.root(),
             external=_external(args.external),
             contenders=args.contender or None,
+            bench=bench,
             progress=sys.stderr,
         )
         report.print_table(result)
@@ -61,7 +64,7 @@ def _scenario(names: Sequence[str], args: argparse.Namespace, save: Path | None)
 
 def run(args: argparse.Namespace) -> int:
     """make run: the main job."""
-    return _scenario([args.scenario], args, RESULTS if args.save else None)
+    return _scenario([args.scenario], args, RESULTS if args.save else None, bench=False)
 
 
 def bench(args: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import instruments, topology
+from lab import damon, instruments, topology
 
 PROMOTED = ("pgpromote_success",)
 DEMOTED = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged")
@@ -38,6 +38,7 @@ SMOOTH_S = 2.0  # the hit ratio at a time is that of the seconds before it
 SHARE_OF_FINAL = 0.9
 MOVED = 0.05  # a ratio that rose by less has no convergence time
 SERIES_POINTS = 240
+ORACLE_STAYS = 0.99  # of the pages that an oracle placed
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,22 @@ class Row:
 
     key: str
     label: str
-    kind: str  # ratio, seconds, count, per_op, per_page, ns
+    kind: str  # ratio, points, seconds, count, times, per_op, per_page, ns
     note: str = ""
 
 
 ROWS = (
     Row("hit_ratio_end", "fast-tier hit ratio at the end", "ratio"),
+    Row("below_oracle", "  below the oracle's, in points", "points"),
     Row("hit_ratio", "fast-tier hit ratio, whole run", "ratio"),
     Row("access_ns", "modelled memory access time at the end (HMAT)", "ns"),
     Row("t90_s", "time to 90 % of the ratio at the end", "seconds"),
     Row("t90_ops", "  operations until then", "count"),
-    Row("t90_best_s", "time to 90 % of the best contender's ratio", "seconds"),
+    Row("ratio_before_shift", "fast-tier hit ratio before the hot set moves", "ratio"),
+    Row("t90_first_s", "  time to 90 % of that", "seconds"),
+    Row("t90_again_s", "  from the move to 90 % of the ratio at the end", "seconds"),
+    Row("t90_again_times", "  this in multiples of the first time", "times"),
+    Row("t90_best_s", "time to 90 % of the best scheme's ratio", "seconds"),
     Row("promoted", "pages promoted", "count"),
     Row("demoted", "pages demoted", "count"),
     Row("hint_faults", "NUMA hint faults", "count"),
@@ -145,11 +151,11 @@ def ratio_between(points: list[list[float]], start: float, end: float) -> float 
     return fast / total if total > 0 else None
 
 
-def ratio_series(points: list[list[float]]) -> list[tuple[float, float]]:
-    """(time, hit ratio over the SMOOTH_S before it)."""
+def ratio_series(points: list[list[float]], start: float = 0.0) -> list[tuple[float, float]]:
+    """(time, hit ratio over the SMOOTH_S before it), of what came after ``start``."""
     series = []
     for point in points:
-        if point[0] >= SMOOTH_S:
+        if point[0] >= start + SMOOTH_S:
             ratio = ratio_between(points, point[0] - SMOOTH_S, point[0])
             if ratio is not None:
                 series.append((point[0], ratio))
@@ -159,6 +165,21 @@ def ratio_series(points: list[list[float]]) -> list[tuple[float, float]]:
 def time_to(series: list[tuple[float, float]], target: float) -> float | None:
     """When the ratio first reached a target."""
     return next((t for t, ratio in series if ratio >= target), None)
+
+
+def convergence(
+    points: list[list[float]], start: float, end: float, tail_s: float
+) -> tuple[float | None, float | None]:
+    """(hit ratio at the end of a part of a run, when it first reached 90 % of that).
+
+    There is no time if the ratio hardly rose, or if nothing was counted.
+    """
+    inside = [point for point in points if start <= point[0] <= end]
+    final = ratio_between(inside, end - min(tail_s, (end - start) / 4), end)
+    series = ratio_series(inside, start)
+    if final is None or not series or final - series[0][1] < MOVED:
+        return final, None
+    return final, time_to(series, SHARE_OF_FINAL * final)
 
 
 def ops_at(progress: list[dict[str, float]], t: float) -> float | None:
@@ -180,13 +201,19 @@ def _sum(delta: dict[str, int], names: tuple[str, ...]) -> int:
     return sum(delta.get(name, 0) for name in names)
 
 
+def _by_damon(run: dict[str, Any], action: str) -> int:
+    """Pages moved by a DAMOS action, which no counter of /proc/vmstat tells apart."""
+    stats = (run["agent"].get("damon") or {}).get(action, {})
+    return int(stats.get("pages", 0))
+
+
 def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, Any]) -> Any:
     """The figures that need no other contender."""
     measured, work = run["agent"]["measured"], run["agent"]["workload"]
     delta, cpus = measured["delta"], setup["measure"]["app_cpus"]
     figures: dict[str, Any] = {
-        "promoted": _sum(delta, PROMOTED),
-        "demoted": _sum(delta, DEMOTED),
+        "promoted": _sum(delta, PROMOTED) + _by_damon(run, damon.HOT),
+        "demoted": _sum(delta, DEMOTED) + _by_damon(run, damon.COLD),
         "hint_faults": delta.get("numa_hint_faults", 0),
         "shootdowns_sent": delta.get("nr_tlb_remote_flush"),
         "shootdowns_received": delta.get("nr_tlb_remote_flush_received"),
@@ -216,24 +243,26 @@ def _access_figures(
     run: dict[str, Any], setup: dict[str, Any], machine: dict[str, Any]
 ) -> dict[str, Any]:
     points, progress = run["access"], run["agent"]["measured"]["progress"]
-    end = points[-1][0]
-    tail = min(setup["measure"]["tail_s"], end / 4)
-    final = ratio_between(points, end - tail, end)
-    series = ratio_series(points)
+    end, tail_s = points[-1][0], setup["measure"]["tail_s"]
+    shift = run["agent"]["workload"].get("shift_s") or 0.0
+    final, t90 = convergence(points, shift, end, tail_s)
     figures: dict[str, Any] = {
         "hit_ratio_end": final,
         "hit_ratio": ratio_between(points, 0, end),
-        "tail_s": tail,
+        "tail_s": min(tail_s, (end - shift) / 4),
     }
-    if final is None or not series:
-        return figures
     latency = {bool(node["cpus"]): node["latency_ns"] for node in machine["nodes"]}
-    if len(latency) == 2:
+    if final is not None and len(latency) == 2:
         figures["access_ns"] = final * latency[True] + (1 - final) * latency[False]
-    if final - series[0][1] >= MOVED:
-        t90 = time_to(series, SHARE_OF_FINAL * final)
+    if shift:
+        figures["ratio_before_shift"], first = convergence(points, 0.0, shift, tail_s)
+        figures["t90_first_s"] = first
+        figures["t90_again_s"] = t90 - shift if t90 is not None else None
+        if first and t90 is not None:
+            figures["t90_again_times"] = (t90 - shift) / first
+    elif t90 is not None:
         figures["t90_s"] = t90
-        figures["t90_ops"] = ops_at(progress, t90) if t90 is not None else None
+        figures["t90_ops"] = ops_at(progress, t90)
     return figures
 
 
@@ -244,9 +273,13 @@ def derive(result: dict[str, Any]) -> dict[str, Any]:
     """{"figures": {contender: {row: value}}, "baseline": ..., "noise": ...}."""
     setup, machine = result["setup"], result["machine"]
     figures = {run["name"]: of_contender(run, setup, machine) for run in result["contenders"]}
-    best = max((f.get("hit_ratio_end") or 0.0 for f in figures.values()), default=0.0)
+    oracles = [run["name"] for run in result["contenders"] if run["mode"] == "oracle"]
+    schemes = [row for name, row in figures.items() if name not in oracles]
+    _below_oracle(schemes, [figures[name] for name in oracles])
+    best = max((row.get("hit_ratio_end") or 0.0 for row in schemes), default=0.0)
     for run in result["contenders"]:
-        if "access" in run and best:
+        shifts = "shift_s" in run["agent"]["workload"]  # then one time says nothing
+        if "access" in run and best and run["name"] not in oracles and not shifts:
             series = ratio_series(run["access"])
             figures[run["name"]]["t90_best_s"] = time_to(series, SHARE_OF_FINAL * best)
     idle = [run["name"] for run in result["contenders"] if run["mode"] == "none"]
@@ -266,6 +299,14 @@ def derive(result: dict[str, Any]) -> dict[str, Any]:
             if noise[who]:
                 row[f"{who}_per_page_noise"] = noise[who] * scale
     return {"figures": figures, "baseline": idle[0] if idle else None, "noise": noise}
+
+
+def _below_oracle(schemes: list[dict[str, Any]], oracles: list[dict[str, Any]]) -> None:
+    """How many points of hit ratio each scheme lacks; negative if it has more."""
+    ideal = max((row.get("hit_ratio_end") or 0.0 for row in oracles), default=0.0)
+    for row in schemes:
+        if ideal and row.get("hit_ratio_end") is not None:
+            row["below_oracle"] = 100 * (ideal - row["hit_ratio_end"])
 
 
 def _noise(
@@ -299,9 +340,14 @@ def check(result: dict[str, Any]) -> list[str]:
     failures = []
     for run in result["contenders"]:
         name, row = run["name"], figures[run["name"]]
-        if run["mode"] == "none":
+        if run["mode"] in ("none", "oracle"):
             if row["promoted"]:
                 failures.append(f"{name}: {row['promoted']} pages promoted without tiering")
+            placed, stayed = (
+                run["agent"]["workload"].get(key, 0) for key in ("placed_hot", "placed_hot_after")
+            )
+            if stayed < ORACLE_STAYS * placed:
+                failures.append(f"{name}: only {stayed} of {placed} placed pages stayed")
             continue
         if rules["rival_must_promote"] and not row["promoted"]:
             failures.append(f"{name} promoted nothing: there is no comparison to make")

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, TextIO
 
+from lab import damon
 from lab.metrics import ROWS, Row, ratio_series
 
 COLOURS = ("#666666", "#c44e1e", "#1e6fc4", "#2e8b3d", "#8b3d8b", "#b8860b")
@@ -25,8 +26,12 @@ def cell(row: Row, figures: dict[str, Any]) -> str:
         return "-"
     if row.kind == "ratio":
         return f"{value:.1%}"
+    if row.kind == "points":
+        return f"{value:.1f}"
     if row.kind == "seconds":
         return f"{value:.1f} s"
+    if row.kind == "times":
+        return f"{value:.2f}"
     if row.kind == "ns":
         return f"{value:.0f} ns"
     if row.kind == "per_op":
@@ -49,6 +54,24 @@ def table(result: dict[str, Any]) -> list[list[str]]:
         if any(figures[name].get(row.key) is not None for name in names):
             rows.append([row.label, *(cell(row, figures[name]) for name in names)])
     return rows
+
+
+def shift_times(result: dict[str, Any]) -> dict[str, float]:
+    """When the hot set moved, of the contenders whose workload moved it."""
+    times = {run["name"]: run["agent"]["workload"].get("shift_s") for run in result["contenders"]}
+    return {name: float(t) for name, t in times.items() if t}
+
+
+def tunables(run: dict[str, Any]) -> list[str]:
+    """What of a contender is not at its default."""
+    values = dict(run["settings"])
+    if run.get("args"):
+        values["arguments"] = " ".join(run["args"])
+    default = damon.Tunables()
+    for name, value in (run.get("damon") or {}).items():
+        if value != getattr(default, name, None):
+            values[f"damon.{name}"] = value
+    return [f"{name} = {value}" for name, value in values.items()]
 
 
 def notes(result: dict[str, Any]) -> list[str]:
@@ -76,6 +99,13 @@ def notes(result: dict[str, Any]) -> list[str]:
             )
             + f"; 'at the end' is the last {measure['tail_s']:g} s or a quarter of the run."
         )
+    shifts = shift_times(result)
+    if shifts:
+        lines.append(
+            "The hot set moves once, after "
+            + ", ".join(f"{t:.1f} s ({name})" for name, t in shifts.items())
+            + "; before and after are two parts, each with its own end and its own 90 %."
+        )
     if "insn" in measure["instruments"]:
         lines.append(
             "Kernel instructions: without the idle loop, without spinning on a lock (its "
@@ -96,14 +126,22 @@ def notes(result: dict[str, Any]) -> list[str]:
         "All contenders do the same operations; a scanner that works by the clock gets more "
         "rounds where the guest is slower. Emulated seconds are no measure of speed."
     )
+    if any(run["mode"] == "damon" for run in result["contenders"]):
+        lines.append(
+            "DAMON's moves are no promotions to the kernel (pgpromote_success); its pages "
+            "promoted are what migrate_hot moved by the statistics of DAMOS, its pages demoted "
+            "what migrate_cold and reclaim moved."
+        )
     for run in result["contenders"]:
-        tuned = ", ".join(f"{path} = {value}" for path, value in run["settings"].items())
+        tuned = ", ".join(tunables(run))
         place = run["agent"].get("placement")
+        hot = run["agent"]["workload"].get("placed_hot")
         lines.append(
             f"{run['name']}: kernel {run['kernel']['release']} ({run['kernel']['flavour']} "
             f"{run['kernel']['key']}) from {run['kernel']['base_version']}, "
             f"demotion {'on' if run['demotion'] else 'off'}, "
-            + (f"{place['share']:.1%} on the slow node at START, " if place else "")
+            + (f"{place['share']:.1%} on the slow node at START, " if place and not hot else "")
+            + (f"{hot} pages that are picked most on the fast node at START, " if hot else "")
             + (f"tuned: {tuned}" if tuned else "default parameters")
             + "."
         )
@@ -167,6 +205,7 @@ def svg(result: dict[str, Any]) -> str:
         for run in result["contenders"]
         if "access" in run
     ]
+    shifts = shift_times(result)
     last = max((series[-1][0] for _, series in lines if series), default=1.0)
 
     def x(t: float) -> float:
@@ -198,7 +237,12 @@ def svg(result: dict[str, Any]) -> str:
     for number, (name, series) in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(f"{x(t):.1f},{y(ratio):.1f}" for t, ratio in series)
-        at = left + number * 150
+        at = left + number * min(150, (width - left - right) // len(lines))
+        if name in shifts:
+            out.append(
+                f'<line x1="{x(shifts[name]):.1f}" x2="{x(shifts[name]):.1f}" y1="{top}" '
+                f'y2="{height - bottom}" stroke="{colour}" stroke-dasharray="2 4"/>'
+            )
         out.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
             f'<rect x="{at}" y="{height - 24}" width="14" height="4" fill="{colour}"/>'

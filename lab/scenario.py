@@ -20,18 +20,20 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO, get_args, get_origin, get_type_hints
 
 from lab import cache as lab_cache
-from lab import guest, instruments, metrics, programs, topology
+from lab import damon, guest, instruments, metrics, programs, topology
+from lab.damon import Tunables
 from lab.errors import LabError
 
 SCHEMA = 1
 DIRECTORY = Path(__file__).parent / "scenarios"
-AGENT = Path(__file__).parent / "agent.py"
+# What runs in the guest: the agent, and the part of this package that it imports.
+AGENT = ("__init__.py", "agent.py", "damon.py")
 INSTRUMENTS = ("access", "insn")
 
 
@@ -67,8 +69,10 @@ MODES = {
     "none": Mode((), ()),
     "numab2": Mode(((NUMA_BALANCING, "2"),), ((NUMA_BALANCING, "0"),), (NUMA_BALANCING,)),
     "tiershift": Mode(((KMMSCAND, "1"),), ((KMMSCAND, "0"),), (KMMSCAND,)),
+    # No scheme: the workload itself puts its hottest pages on the fast node.
+    "oracle": Mode((), ()),
+    "damon": Mode((), (), (str(damon.ADMIN / "nr_kdamonds"),)),  # see lab/damon.py
 }
-LATER = {"damon": "DAMON's migrate_hot joins with the kmmscand issue"}
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,10 @@ class Contender:
     kernel: str
     demotion: bool = True
     settings: dict[str, str] = field(default_factory=dict)
+    args: list[str] = field(default_factory=list)  # more arguments for the workload
+    damon: Tunables | None = None
     rival: bool = True
+    bench_only: bool = False  # left out by `make run`
 
 
 @dataclass(frozen=True)
@@ -245,10 +252,6 @@ def _validate(scenario: Scenario, where: str) -> None:
         raise LabError(f"{where}: no [[contender]]", "compare it with zipf-4k.toml")
     names = [contender.name for contender in scenario.contender]
     for contender in scenario.contender:
-        if contender.mode in LATER:
-            raise LabError(
-                f"{where}: mode {contender.mode!r} is not there yet", LATER[contender.mode]
-            )
         if contender.mode not in MODES:
             raise LabError(
                 f"{where}: contender {contender.name}: unknown mode {contender.mode!r}",
@@ -262,6 +265,27 @@ def _validate(scenario: Scenario, where: str) -> None:
                     f"{where}: contender {contender.name}: {path!r} is not a kernel tunable",
                     "write the whole path, below /proc/sys/ or /sys/",
                 )
+        _validate_damon(contender, machine, f"{where}: contender {contender.name}")
+        moves = "--place-hot" in contender.args and scenario.workload.handshake
+        if contender.mode == "oracle" and not moves:
+            raise LabError(
+                f"{where}: contender {contender.name}: mode 'oracle' needs a workload that moves "
+                "its own hot pages",
+                'let hotset do it: args = ["--place-hot", NODE, "--place-mb", MIB]',
+            )
+
+
+def _validate_damon(contender: Contender, machine: topology.Topology, where: str) -> None:
+    if contender.mode != "damon":
+        if contender.damon:
+            raise LabError(f"{where}: [contender.damon] is for mode 'damon' only")
+        return
+    if contender.damon and contender.damon.problem():
+        raise LabError(f"{where}: damon: {contender.damon.problem()}", "see lab/damon.py")
+    if not damon_flows(machine, contender.demotion):
+        raise LabError(
+            f"{where}: mode 'damon' needs a node without CPUs", "use a two-tier topology"
+        )
 
 
 def _cpu_lists(scenario: Scenario) -> list[tuple[str, list[int]]]:
@@ -323,6 +347,31 @@ def _program(name: str, built: dict[str, Path], external: dict[str, Path], out: 
     return str(copy)
 
 
+def damon_flows(machine: topology.Topology, demotion: bool) -> list[dict[str, Any]]:
+    """Which node DAMON watches, what it does there, and where pages go."""
+    behind: dict[int, int] = {}  # the first slow node of each fast one
+    flows: list[dict[str, Any]] = []
+    for number, node in enumerate(machine.nodes):
+        if not node.cpus:
+            flows.append({"node": number, "action": damon.HOT, "target": node.initiator})
+            behind.setdefault(node.initiator, number)
+    if demotion:
+        flows += [
+            {"node": fast, "action": damon.COLD, "target": slow} for fast, slow in behind.items()
+        ]
+    return flows
+
+
+def damon_job(contender: Contender, machine: topology.Topology) -> dict[str, Any] | None:
+    """What lab/damon.py is told in the guest; None in other modes."""
+    if contender.mode != "damon":
+        return None
+    return {
+        "tunables": dataclasses.asdict(contender.damon or Tunables()),
+        "flows": damon_flows(machine, contender.demotion),
+    }
+
+
 def make_job(
     scenario: Scenario,
     contender: Contender,
@@ -334,10 +383,10 @@ def make_job(
     machine = scenario.topology.load()
     mode = MODES[contender.mode]
 
-    def process(spec: Process | None) -> dict[str, Any] | None:
+    def process(spec: Process | None, more: Sequence[str] = ()) -> dict[str, Any] | None:
         if spec is None:
             return None
-        argv = [_program(spec.program, built, external, out), *spec.args]
+        argv = [_program(spec.program, built, external, out), *spec.args, *more]
         return {**dataclasses.asdict(spec), "argv": argv}
 
     placement = None
@@ -355,16 +404,28 @@ def make_job(
         "enter": [*contender.settings.items(), demotion, *mode.enter],
         "leave": [*mode.leave, (DEMOTION, "0")],
         "needs": [*mode.needs],
+        "damon": damon_job(contender, machine),
+        "oracle": contender.mode == "oracle",
         "system_cpus": scenario.topology.system_cpus,
         "service": process(scenario.service),
         "load": process(scenario.load),
-        "workload": process(scenario.workload),
+        "workload": process(scenario.workload, contender.args),
         "placement": placement,
         "sample_s": scenario.measure.sample_s,
         "timeout_s": scenario.measure.timeout_s,
         "labmark": _program("labmark", built, {}, out),
         "calibrate": "access" in scenario.measure.instruments,
     }
+
+
+def copy_agent(out: Path) -> list[str]:
+    """Put the agent where the guest sees it; the command that runs it, without the job."""
+    package = out / "agent" / "lab"
+    package.mkdir(parents=True)
+    for name in AGENT:
+        shutil.copy2(Path(__file__).parent / name, package / name)
+    search = f"PYTHONPATH={package.parent}"
+    return ["/usr/bin/env", search, "/usr/bin/python3", str(package / "agent.py")]
 
 
 # --- running ------------------------------------------------------------------
@@ -499,14 +560,14 @@ def run_contender(
     built = programs.build_programs(cache / "programs")
     job = make_job(scenario, contender, out, built, external)
     (out / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
-    agent = shutil.copy2(AGENT, out / "agent.py")
+    agent = copy_agent(out)
     live.access = out / "access.jsonl"
     machine = scenario.topology.load()
     live.fast = metrics.fast_nodes(machine)
     result = guest.run(
         kernel.image,
         machine,
-        ["/usr/bin/python3", str(agent), str(out / "job.json")],
+        [*agent, str(out / "job.json")],
         out_dir=out,
         timeout_s=3 * scenario.measure.timeout_s // 2 + 120,  # load, run, and the rest
         plugins=_plugins(scenario, kernel, out, cache),
@@ -527,6 +588,8 @@ def run_contender(
         "mode": contender.mode,
         "rival": contender.rival,
         "settings": contender.settings,
+        "damon": (damon_job(contender, machine) or {}).get("tunables"),
+        "args": contender.args,
         "demotion": contender.demotion,
         "kernel": kernel.describe(),
         "seconds_total": round(result.seconds, 1),
@@ -562,9 +625,12 @@ def run_scenario(
     cache: Path,
     external: dict[str, Path] | None = None,
     contenders: list[str] | None = None,
+    bench: bool = True,
     progress: TextIO = sys.stderr,
 ) -> dict[str, Any]:
     """Run all contenders of a scenario (or those named) and compare them.
+
+    Without ``bench`` those are left out that are there for ``make bench`` only.
 
     The result's "failures" lists the checks that did not hold; a comparison
     with any is not to be trusted, and the caller must say so.
@@ -576,7 +642,11 @@ def run_scenario(
             raise LabError(
                 f"scenario {name} has no contender {wanted!r}", "it has: " + ", ".join(known)
             )
-    chosen = [c for c in scenario.contender if not contenders or c.name in contenders]
+    chosen = [
+        c
+        for c in scenario.contender
+        if (c.name in contenders if contenders else bench or not c.bench_only)
+    ]
     out_dir.mkdir(parents=True, exist_ok=True)
     began = time.time()
     runs = []

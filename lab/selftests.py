@@ -21,11 +21,18 @@ from lab.topology import Topology
 
 @dataclass(frozen=True)
 class Program:
-    """One test program: its name, arguments and how long it may take."""
+    """One test program: its name, arguments, time limit, and what to do before."""
 
     name: str
     args: str = ""
     timeout_s: int = 60
+    before: str = "true"
+    label: str = ""  # of its results, if the program runs more than once
+
+    @property
+    def key(self) -> str:
+        """Names the results."""
+        return self.label or self.name
 
 
 # Chosen for speed under emulation; see docs/lab.md for those left out and why.
@@ -56,7 +63,8 @@ def programs(kernel: KernelImage, collection: str, names: list[str] | None = Non
         return directory
     commit = build.commit_of(kernel.flavour, kernel.base_version)
     with cache.lock("build"):
-        _make(kernel, commit, collection, names, directory)
+        if not directory.exists():
+            _make(kernel, commit, collection, names, directory)
     return directory
 
 
@@ -99,7 +107,8 @@ def run_programs(
     out_dir.mkdir(parents=True)
     lines = [prepare]
     for program in wanted:
-        log = shlex.quote(str(out_dir / program.name))
+        log = shlex.quote(str(out_dir / program.key))
+        lines.append(program.before)
         # pagemap_ioctl and others look for files beside themselves
         lines.append(
             f"cd {shlex.quote(str(directory))} && timeout -k 5 {program.timeout_s} "
@@ -109,9 +118,9 @@ def run_programs(
     guest.run(kernel.image, topology, "\n".join(lines), out_dir=out_dir, timeout_s=budget)
     cases: dict[str, list[ktap.Case]] = {}
     for program in wanted:
-        code = out_dir / f"{program.name}.code"
-        log_text = (out_dir / f"{program.name}.log").read_text(errors="replace")
-        cases[program.name] = ktap.parse(log_text, int(code.read_text()))
+        code = out_dir / f"{program.key}.code"
+        log_text = (out_dir / f"{program.key}.log").read_text(errors="replace")
+        cases[program.key] = ktap.parse(log_text, int(code.read_text()))
     return cases
 
 

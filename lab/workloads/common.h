@@ -9,7 +9,9 @@
  * hand).  The agent places the memory in between, while nothing moves.  Then
  * the workload emits lab_start(), does its work, emits lab_stop(), prints "DONE",
  * and last a line "RESULT {json}".  While it works it prints
- * "PROGRESS {json}" about once a second.
+ * "PROGRESS {json}" about once a second.  A workload that has to prepare
+ * something of its own after the placement does that after GO, prints "PLACED"
+ * and waits for a second GO; its lab_start() comes after that one.
  *
  * No libnuma, no policy calls: memory is moved by move_pages(2) and
  * migrate_pages(2) under the default policy, because a binding would keep
@@ -402,14 +404,19 @@ LAB_UNUSED static void pin_nth(unsigned int i)
 
 /* the protocol with the agent */
 
-LAB_UNUSED static void ready_and_wait(void)
+LAB_UNUSED static void say_and_wait(const char *word)
 {
 	char line[64];
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("READY\n");
+	printf("%s\n", word);
 	if (!fgets(line, sizeof(line), stdin))
 		return;		/* run by hand: end of file means go */
+}
+
+LAB_UNUSED static void ready_and_wait(void)
+{
+	say_and_wait("READY");
 }
 
 LAB_UNUSED static void progress(double t, uint64_t ops)
@@ -425,6 +432,7 @@ LAB_UNUSED static void progress(double t, uint64_t ops)
 struct team {
 	unsigned int threads;
 	void (*work)(struct team *t, unsigned int id);
+	void (*prepare)(void);		/* after the placement, before START */
 	pthread_barrier_t gate;
 	double deadline;		/* 0: until the work is done */
 	double t0;
@@ -483,6 +491,10 @@ LAB_UNUSED static void team_run(struct team *t)
 			die("cannot start thread %u", i);
 	}
 	ready_and_wait();
+	if (t->prepare) {
+		t->prepare();
+		say_and_wait("PLACED");
+	}
 	t->t0 = now_s();
 	lab_start();
 	pthread_barrier_wait(&t->gate);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * respload: load and read a Redis server over its unix socket.
+ * respload: load and read a Redis or memcached server over its unix socket.
  *
  *   respload bulk --keys N            store N values, pipelined
  *   respload run  --keys N --ops M    read them, Zipf-distributed
@@ -9,24 +9,28 @@
  * value is different, does not compress, and can be checked by whoever knows
  * the key.  Hot keys are scattered over the key space.  Two batches are kept
  * in flight, so the server has work while the client prepares the next one.
+ *
+ * --protocol is redis (RESP) or memcached (its text protocol).  In both, all
+ * good replies of one kind have the same length, which is what the client reads
+ * by; anything else, such as a value that the server has dropped, is an error.
  */
 #include "common.h"
 #include <sys/socket.h>
 #include <sys/un.h>
 
 enum {
-	KEY_LEN = 12,			/* "key:00000000" */
 	MAX_SIZE = 65536,
 	MAX_BATCH = 1024,
+	SAID = 96,			/* how much of an error to show */
 };
 
 static struct {
 	uint64_t keys, size, ops, pipeline, seed, verify;
 	double theta, seconds;
-	const char *sock;
+	const char *sock, *protocol;
 } cfg = {
 	.keys = 262144, .size = 1024, .pipeline = 32, .seed = 1, .verify = 64,
-	.theta = 0.99, .sock = "/tmp/r.sock",
+	.theta = 0.99, .sock = "/tmp/r.sock", .protocol = "redis",
 };
 
 static const struct opt opts[] = {
@@ -39,13 +43,73 @@ static const struct opt opts[] = {
 	{ "seed", OPT_U64, &cfg.seed, "random seed" },
 	{ "verify", OPT_U64, &cfg.verify, "run: check every Nth value in full" },
 	{ "sock", OPT_STR, &cfg.sock, "unix socket of the server" },
+	{ "protocol", OPT_STR, &cfg.protocol, "redis or memcached" },
 	{ NULL, OPT_U64, NULL, NULL },
 };
 
+/*
+ * A command or reply around a value.  At @key, if not 0, are the eight digits of
+ * the key's number.
+ */
+struct text {
+	char s[64];
+	size_t len, key;
+};
+
+static struct {
+	struct text set, get;		/* commands, up to the value */
+	struct text stored, head, tail;	/* replies: to set; around what get got */
+	size_t fixed;			/* bytes of the head that no key changes */
+} proto;
+
 static int fd;
 static char *out, *in, *expect;
-static size_t reply_len, head_len;
-static char head[32];
+static size_t reply_len;
+
+__attribute__((format(printf, 2, 3)))
+static void text_set(struct text *t, const char *fmt, ...)
+{
+	const char *digits;
+	va_list ap;
+
+	va_start(ap, fmt);
+	t->len = (size_t)vsnprintf(t->s, sizeof(t->s), fmt, ap);
+	va_end(ap);
+	digits = strstr(t->s, "key:");
+	t->key = digits ? (size_t)(digits - t->s) + 4 : 0;
+}
+
+static char *text_put(char *p, const struct text *t, uint32_t key)
+{
+	memcpy(p, t->s, t->len);
+	if (t->key)
+		for (size_t i = t->key + 8; i-- > t->key; key /= 10)
+			p[i] = (char)('0' + key % 10);
+	return p + t->len;
+}
+
+static void choose_protocol(void)
+{
+	unsigned long long size = cfg.size;
+
+	if (!strcmp(cfg.protocol, "redis")) {
+		text_set(&proto.set, "*3\r\n$3\r\nSET\r\n$12\r\nkey:00000000\r\n$%llu\r\n", size);
+		text_set(&proto.get, "*2\r\n$3\r\nGET\r\n$12\r\nkey:00000000\r\n");
+		text_set(&proto.stored, "+OK\r\n");
+		text_set(&proto.head, "$%llu\r\n", size);
+		text_set(&proto.tail, "\r\n");
+	} else if (!strcmp(cfg.protocol, "memcached")) {
+		text_set(&proto.set, "set key:00000000 0 0 %llu\r\n", size);
+		text_set(&proto.get, "get key:00000000\r\n");
+		text_set(&proto.stored, "STORED\r\n");
+		text_set(&proto.head, "VALUE key:00000000 0 %llu\r\n", size);
+		text_set(&proto.tail, "\r\nEND\r\n");
+	} else {
+		die("--protocol must be redis or memcached");
+	}
+	proto.fixed = proto.head.key ? proto.head.key : proto.head.len;
+	reply_len = proto.head.len + cfg.size + proto.tail.len;
+}
 
 static void fill_value(char *to, uint32_t key)
 {
@@ -57,15 +121,6 @@ static void fill_value(char *to, uint32_t key)
 
 		memcpy(to + i, &x, 8);
 	}
-}
-
-static char *put_key(char *p, uint32_t key)
-{
-	memcpy(p, "$12\r\nkey:", 9);
-	for (int i = 16; i >= 9; i--, key /= 10)
-		p[i] = (char)('0' + key % 10);
-	memcpy(p + 17, "\r\n", 2);
-	return p + 19;
 }
 
 static void send_all(const char *p, size_t n)
@@ -82,21 +137,48 @@ static void send_all(const char *p, size_t n)
 	}
 }
 
-static void recv_all(char *p, size_t n)
+/* Say what the server answered, of which @have bytes are at @p. */
+__attribute__((noreturn))
+static void refused(const char *p, size_t have, const char *want)
 {
-	size_t got = 0;
+	char text[SAID];
+	size_t n = have < SAID ? have : SAID;
+	ssize_t more;
 
-	while (got < n) {
-		ssize_t k = read(fd, p + got, n - got);
+	memcpy(text, p, n);
+	more = recv(fd, text + n, SAID - n, MSG_DONTWAIT);
+	n += more > 0 ? (size_t)more : 0;
+	for (size_t i = 0; i < n; i++)
+		if (text[i] == '\r')
+			n = i;
+	die("the server answered '%.*s' instead of '%.*s'", (int)n, text,
+	    (int)strcspn(want, "\r"), want);
+}
+
+/*
+ * Read @n replies of @len bytes each, which begin with @want.  Another one may be
+ * shorter than what we wait for, so it is noticed when its first bytes are there.
+ */
+static void recv_replies(uint64_t n, size_t len, const char *want, size_t want_len)
+{
+	size_t got = 0, begin = 0;
+
+	while (got < n * len) {
+		ssize_t k = read(fd, in + got, n * len - got);
 
 		if (k < 0 && errno == EINTR)
 			continue;
 		if (k <= 0)
 			die("server closed the connection");
 		got += (size_t)k;
-		/* An error reply is shorter than what we wait for: say it now. */
-		if (p[0] == '-')
-			die("server: %.*s", (int)strcspn(p, "\r"), p);
+		for (; begin < got; begin += len) {
+			size_t have = got - begin;
+
+			if (memcmp(in + begin, want, have < want_len ? have : want_len))
+				refused(in + begin, have, want);
+			if (have < want_len)
+				break;
+		}
 	}
 }
 
@@ -114,10 +196,7 @@ static void connect_server(void)
 
 static void bulk_replies(uint64_t n)
 {
-	recv_all(in, n * 5);
-	for (uint64_t i = 0; i < n; i++)
-		if (memcmp(in + i * 5, "+OK\r\n", 5))
-			die("server did not store a value: %.20s", in + i * 5);
+	recv_replies(n, proto.stored.len, proto.stored.s, proto.stored.len);
 }
 
 static void bulk(void)
@@ -130,11 +209,9 @@ static void bulk(void)
 		uint64_t n;
 
 		for (n = 0; n < cfg.pipeline && key < cfg.keys; n++, key++) {
-			memcpy(p, "*3\r\n$3\r\nSET\r\n", 13);
-			p = put_key(p + 13, (uint32_t)key);
-			memcpy(p, head, head_len);
-			fill_value(p + head_len, (uint32_t)key);
-			p += head_len + cfg.size;
+			p = text_put(p, &proto.set, (uint32_t)key);
+			fill_value(p, (uint32_t)key);
+			p += cfg.size;
 			memcpy(p, "\r\n", 2);
 			p += 2;
 		}
@@ -158,8 +235,7 @@ static void run_send(uint32_t *keys, uint64_t n, const struct alias *zipf,
 
 	for (uint64_t i = 0; i < n; i++) {
 		keys[i] = perm[zipf_draw(zipf, r)];
-		memcpy(p, "*2\r\n$3\r\nGET\r\n", 13);
-		p = put_key(p + 13, keys[i]);
+		p = text_put(p, &proto.get, keys[i]);
 	}
 	send_all(out, (size_t)(p - out));
 }
@@ -168,17 +244,21 @@ static uint64_t run_replies(const uint32_t *keys, uint64_t n)
 {
 	static uint64_t seen;
 	uint64_t checked = 0;
+	char head[sizeof(proto.head.s)];
 
-	recv_all(in, n * reply_len);
+	recv_replies(n, reply_len, proto.head.s, proto.fixed);
 	for (uint64_t i = 0; i < n; i++) {
 		const char *v = in + i * reply_len;
 
-		if (memcmp(v, head, head_len))
-			die("key %u: the server answered %.*s", keys[i],
-			    (int)strcspn(v, "\r"), v);
+		text_put(head, &proto.head, keys[i]);
+		if (memcmp(v, head, proto.head.len))
+			die("key %u: the server answered %.*s", keys[i], (int)proto.head.len, v);
+		v += proto.head.len;
+		if (memcmp(v + cfg.size, proto.tail.s, proto.tail.len))
+			die("key %u: the value does not end where it should", keys[i]);
 		if (cfg.verify && !(seen++ % cfg.verify)) {
 			fill_value(expect, keys[i]);
-			if (memcmp(v + head_len, expect, cfg.size))
+			if (memcmp(v, expect, cfg.size))
 				die("CORRUPTION: key %u has another value", keys[i]);
 			checked++;
 		}
@@ -248,10 +328,8 @@ int main(int argc, char **argv)
 		die("--size must be a multiple of 8 up to %d", MAX_SIZE);
 	if (!cfg.pipeline || cfg.pipeline > MAX_BATCH)
 		die("--pipeline must be 1..%d", MAX_BATCH);
-	head_len = (size_t)snprintf(head, sizeof(head), "$%llu\r\n",
-				    (unsigned long long)cfg.size);
-	reply_len = head_len + cfg.size + 2;
-	out = malloc(cfg.pipeline * (cfg.size + 64));
+	choose_protocol();
+	out = malloc(cfg.pipeline * (cfg.size + sizeof(proto.set.s) + 2));
 	in = malloc(cfg.pipeline * reply_len);
 	expect = malloc(cfg.size);
 	if (!out || !in || !expect)
