@@ -11,6 +11,22 @@ from lab import build, source, topology
 from lab.build import KernelImage
 from lab.topology import Topology
 
+# What takes longest begins first, so that two workers end together.
+LONGEST_FIRST = ("test_selftests.py", "test_scenarios.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order by the expected time; keep what shares a git work tree on one worker."""
+
+    def rank(item: pytest.Item) -> int:
+        name = item.path.name
+        return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
+
+    items.sort(key=rank)
+    for item in items:
+        if item.path.name in ("test_rooms.py", "test_static.py"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
 
 @pytest.fixture(scope="session")
 def base_kernel() -> KernelImage:

@@ -45,6 +45,13 @@ def test_what_user_space_says_is_no_kernel_warning() -> None:
     assert guest.kernel_warnings("[    2.5] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1 f+0x1/0x2")
 
 
+def test_only_a_race_of_the_emulator_is_booted_again() -> None:
+    oops = "[    1.0] Oops: int3: 0000 [#1] SMP"
+    assert guest._emulator_lost_race(oops)
+    assert not guest._emulator_lost_race("[    1.0] Oops: 0000 [#1] SMP")
+    assert guest.kernel_warnings(oops)
+
+
 def test_hanging_guest_is_killed(
     base_kernel: KernelImage, two_tier: Topology, out_dir: Path
 ) -> None:

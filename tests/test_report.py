@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import xml.etree.ElementTree as ET
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lab import metrics, report, scenario
+from lab import damon, metrics, report, scenario
 
 OPS = 100_000
 
@@ -109,6 +110,106 @@ def test_known_figures() -> None:
     assert (ours["shootdowns_app"], ours["demoted"]) == (5, 3)
     assert ours["shootdowns_sent"] is None  # the kernel did not tell
     assert made["failures"] == []
+
+
+def test_pages_that_damon_moved_count() -> None:
+    run = contender("damon", "damon", 10_400_000, 0, 30.0)
+    stats = {"migrate_hot": {"pages": 200}, "migrate_cold": {"pages": 50}}
+    run["agent"]["damon"] = stats
+    run["damon"] = dataclasses.asdict(damon.Tunables(cold_min_age=9))
+    made = result(contender("none", "none", 10_000_000, 0, None), run)
+    figures = made["metrics"]["figures"]["damon"]
+    assert (figures["promoted"], figures["demoted"]) == (200, 53)
+    assert figures["app_per_page"] == pytest.approx(400_000 / 200)
+    assert made["failures"] == []
+    lines = report.notes(made)
+    assert any("migrate_hot moved by the statistics of DAMOS" in line for line in lines)
+    assert lines[-1].endswith("tuned: damon.cold_min_age = 9.")
+    run["agent"]["damon"]["migrate_hot"]["pages"] = 0
+    assert result(run)["failures"] == ["damon promoted nothing: there is no comparison to make"]
+
+
+def test_oracle_is_what_others_are_compared_with() -> None:
+    oracle = contender("oracle", "oracle", 10_000_000, 0, 0.0)
+    oracle["agent"]["workload"] |= {"placed_hot": 1000, "placed_hot_after": 995}
+    oracle["args"] = ["--place-mb", "4"]
+    none, ours = (
+        contender("none", "none", 10_000_000, 0, None),
+        contender("ours", "tiershift", 10_400_000, 200, 30.0),
+    )
+    ours["access"][-1][1] -= 8  # 1 % of the last eight seconds
+    ours["access"][-1][2] += 8
+    made = result(none, ours, oracle)
+    figures = made["metrics"]["figures"]
+    assert figures["none"]["below_oracle"] == pytest.approx(70)
+    assert figures["ours"]["below_oracle"] == pytest.approx(1)
+    assert "below_oracle" not in figures["oracle"] and "t90_best_s" not in figures["oracle"]
+    # The oracle is no scheme: the best one is still ours.
+    assert figures["ours"]["t90_best_s"] == pytest.approx(32)
+    assert made["failures"] == []
+    shown = {row[0].strip(): row[1:] for row in report.table(made)}
+    assert shown["below the oracle's, in points"] == ["70.0", "1.0", "-"]
+    note = report.notes(made)[-1]
+    assert "1000 pages that are picked most on the fast node at START" in note
+    assert "slow node" not in note and "arguments = --place-mb 4" in note
+    assert "below_oracle" not in result(none, ours)["metrics"]["figures"]["ours"]
+
+
+def test_oracle_whose_pages_leave_fails() -> None:
+    run = contender("oracle", "oracle", 1, 0, 0.0)
+    run["agent"]["workload"] |= {"placed_hot": 1000, "placed_hot_after": 989}
+    assert result(run)["failures"] == ["oracle: only 989 of 1000 placed pages stayed"]
+    run["agent"]["workload"]["placed_hot_after"] = 1000
+    run["agent"]["measured"]["delta"]["pgpromote_success"] = 5
+    assert result(run)["failures"] == ["oracle: 5 pages promoted without tiering"]
+
+
+def shifted(name: str, again: float | None) -> dict[str, Any]:
+    """The hot set moves at 30 s; the ratio is high from 10 s on, and again from ``again`` on."""
+    run = contender(name, "tiershift", 1, 9, 10.0)
+    run["agent"]["workload"]["shift_s"] = 30.2
+    for second in range(31, 61):
+        fast = 80 if again is not None and second > again else 10
+        before = run["access"][second - 1]
+        run["access"][second] = [float(second), before[1] + fast, before[2] + 100 - fast]
+    return run
+
+
+def test_convergence_after_the_hot_set_moves(tmp_path: Path) -> None:
+    made = result(shifted("ours", 40.0), shifted("never", None))
+    ours, never = (made["metrics"]["figures"][name] for name in ("ours", "never"))
+    assert ours["ratio_before_shift"] == never["ratio_before_shift"] == pytest.approx(0.8)
+    # The ratio of two seconds is 0.8 first two seconds after the change.
+    assert ours["t90_first_s"] == never["t90_first_s"] == pytest.approx(12)
+    assert ours["t90_again_s"] == pytest.approx(42 - 30.2)
+    assert ours["t90_again_times"] == pytest.approx((42 - 30.2) / 12)
+    assert ours["hit_ratio_end"] == pytest.approx(0.8)
+    # What does not rise again has no time, rather than one of the first part.
+    assert never["hit_ratio_end"] == pytest.approx(0.1)
+    assert never["t90_again_s"] is None and "t90_again_times" not in never
+    assert not {"t90_s", "t90_ops", "t90_best_s"} & ours.keys()
+    shown = {row[0].strip(): row[1:] for row in report.table(made)}
+    assert shown["this in multiples of the first time"] == ["0.98", "-"]
+    assert any("moves once, after 30.2 s (ours)" in line for line in report.notes(made))
+    report.write(made, tmp_path)
+    plot = (tmp_path / "made-up.svg").read_text()
+    assert plot.count("stroke-dasharray") == 2
+    assert "stroke-dasharray" not in report.svg(result(contender("a", "none", 1, 0, None)))
+
+
+def test_shift_too_late_to_measure_anything_after_it() -> None:
+    run = contender("ours", "tiershift", 1, 9, 10.0)
+    run["agent"]["workload"]["shift_s"] = 59.5
+    figures = result(run)["metrics"]["figures"]["ours"]
+    assert figures["hit_ratio_end"] is None and figures["t90_again_s"] is None
+    assert figures["t90_first_s"] == pytest.approx(12)
+
+
+def test_legend_of_many_contenders_stays_in_the_plot() -> None:
+    runs = [contender(f"c{n}", "none", 1, 0, None) for n in range(6)]
+    plot = ET.fromstring(report.svg(result(*runs)))
+    texts = [item for item in plot.iter() if item.tag.endswith("text") and item.text == "c5"]
+    assert float(texts[0].attrib["x"]) < 700
 
 
 def test_noise_is_measured_by_twins_and_shown() -> None:

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from lab import guest, selftests, topology
+from lab import guest, ktap, selftests, topology
 from lab.build import KernelImage
 from lab.ktap import Case
 from lab.selftests import Program
 
-TIER = (Program("promote_test", timeout_s=120), Program("kmmscand_test", timeout_s=240))
+TIER = (Program("promote_test", timeout_s=180), Program("kmmscand_test", timeout_s=300))
 
 
 def _report(subtests: pytest.Subtests, cases: dict[str, list[Case]]) -> None:
@@ -40,6 +41,21 @@ def test_mm_selftests_pass_as_on_base(
     on_ours = selftests.run_programs(
         tiershift_kernel, programs, selftests.MM, machine, out_dir / "ours"
     )
+    # Some are flaky under emulation, on base as well (migration gives up after a
+    # few tries): what fails here gets a second chance, and must use it.
+    again = tuple(
+        program
+        for program in selftests.MM
+        if any(
+            base.outcome == "pass" != ours.outcome
+            for base, ours in zip(on_base[program.name], on_ours[program.name], strict=False)
+        )
+    )
+    if again:
+        print("again, alone: " + ", ".join(program.name for program in again))
+        on_ours |= selftests.run_programs(
+            tiershift_kernel, programs, again, machine, out_dir / "again"
+        )
     passed = 0
     for program, cases in on_base.items():
         # some programs use one name for several cases: compare by position
@@ -59,25 +75,56 @@ def test_tier_selftests(
 ) -> None:
     kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
     programs = selftests.programs(kernel, "tier")
-    machine = topology.load("two-tier", fast_mb=768, slow_mb=768)
+    machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(kernel, programs, TIER, machine, out_dir, prepare="true")
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
     _report(subtests, cases)
 
 
+def test_kunit(debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests) -> None:
+    """The KUnit suites run while the debug kernel boots, and print KTAP to its log."""
+    result = guest.run(
+        debug_kernel.image, topology.load("two-tier"), "true", out_dir=out_dir, timeout_s=120
+    )
+    lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in result.console.splitlines()]
+    start = next(number for number, line in enumerate(lines) if line.startswith("KTAP version"))
+    cases = ktap.parse("\n".join(lines[start:]), 0)
+    assert len(cases) > 5
+    _report(subtests, {"kunit": cases})
+
+
+# Switch that breaks a rule; the program and its test that guard the rule.
+BROKEN = (
+    ("tier/fault_watermark", "promote_test", "full"),
+    ("tier/fault_split", "promote_test", "fragmented"),
+    ("kmmscand/fault_young", "kmmscand_test", "young"),
+)
+
+
 def test_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
-    """With the no-split rule switched off, the selftest that guards it must fail."""
-    switch = "echo 1 > /sys/kernel/debug/tier/fault_split"
+    """With a rule switched off, the selftest that guards it must fail."""
+    wanted = tuple(
+        Program(
+            program,
+            test,
+            timeout_s=150,
+            before="cd /sys/kernel/debug && echo N | tee "
+            + " ".join(switch for switch, *_ in BROKEN)
+            + f" && echo Y > {broken}",
+            label=broken.replace("/", "-"),
+        )
+        for broken, program, test in BROKEN
+    )
     cases = selftests.run_programs(
         debug_kernel,
         selftests.programs(debug_kernel, "tier"),
-        (Program("promote_test", timeout_s=120),),
-        topology.load("two-tier", fast_mb=768, slow_mb=768),
+        wanted,
+        topology.load("two-tier", fast_mb=768, slow_mb=512),
         out_dir,
-        prepare=switch,
+        prepare="true",
     )
-    failed = [case.name for case in cases["promote_test"] if case.outcome == "fail"]
-    assert failed == ["fast node fragmented: ENOMEM, nothing split"], cases
+    outcomes = {key: [case.outcome for case in found] for key, found in cases.items()}
+    assert outcomes == {program.key: ["fail"] for program in wanted}, cases
 
 
 @pytest.mark.parametrize("name", ["one-tier", "two-tier-nohmat"])

@@ -93,18 +93,20 @@ def test_hooks_are_small() -> None:
 
 
 def test_checkpatch(version: str, tmp_path: Path) -> None:
-    src = build.source_directory(tree.compose(version))
     mails = [m for m in tree.export_series(version, tmp_path) if "cover-letter" not in m.name]
-    done = _run(src / "scripts/checkpatch.pl", *CHECKPATCH, *mails, cwd=src)
+    with cache.lock("build"):
+        src = build.source_directory(tree.compose(version))
+        done = _run(src / "scripts/checkpatch.pl", *CHECKPATCH, *mails, cwd=src)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("total:") in (0, len(mails))
 
 
 def test_checkpatch_would_notice(version: str, tmp_path: Path) -> None:
-    src = build.source_directory(tree.compose(version))
     bad = tmp_path / "bad.c"
     bad.write_text("int f( int a ){return a ;}\n", encoding="utf-8")
-    done = _run(src / "scripts/checkpatch.pl", *CHECKPATCH, "-f", bad, cwd=src)
+    with cache.lock("build"):
+        src = build.source_directory(tree.compose(version))
+        done = _run(src / "scripts/checkpatch.pl", *CHECKPATCH, "-f", bad, cwd=src)
     assert done.returncode != 0
 
 
