@@ -486,7 +486,7 @@ static int kmmscand_slice(struct kmmscand_walk *w)
  * kmmscand_scan - begin a pass over an address space or go on with it
  * @pass:     what and how; counts are added to it
  * @cpu:      pays for the time
- * @deadline: in jiffies; at least one slice is scanned
+ * @deadline: in jiffies; at least one slice is tried
  *
  * Context: a kthread, may sleep; no locks held.
  * Return: true if the pass has been completed; false if it was left and can go on
