@@ -148,11 +148,9 @@ def notes(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def print_table(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
-    """The comparison as aligned plain text."""
-    rows = table(result)
+def print_rows(rows: list[list[str]], stream: TextIO) -> None:
+    """Header and rows as aligned plain text."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    print(f"\n{result['scenario']}: {result['description']}\n", file=stream)
     for number, row in enumerate(rows):
         text = "  ".join(
             item.ljust(width) if i == 0 else item.rjust(width)
@@ -161,6 +159,25 @@ def print_table(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
         print(text.rstrip(), file=stream)
         if not number:
             print("-" * len(text), file=stream)
+
+
+def markdown_rows(rows: list[list[str]]) -> list[str]:
+    """Header and rows as lines of a Markdown table; indentation stays visible."""
+    shown = [
+        [item.strip() if i else item.replace("  ", "&nbsp;&nbsp;") for i, item in enumerate(row)]
+        for row in rows
+    ]
+    return [
+        "| " + " | ".join(shown[0]) + " |",
+        "|---|" + "---:|" * (len(shown[0]) - 1),
+        *("| " + " | ".join(row) + " |" for row in shown[1:]),
+    ]
+
+
+def print_table(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
+    """The comparison as aligned plain text."""
+    print(f"\n{result['scenario']}: {result['description']}\n", file=stream)
+    print_rows(table(result), stream)
     print(file=stream)
     for line in notes(result):
         print(f"  {line}", file=stream)
@@ -172,10 +189,6 @@ def print_table(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
 def markdown(result: dict[str, Any]) -> str:
     """The comparison as a page for docs/results."""
     name = result["scenario"]
-    rows = [
-        [item.strip() if i else item.replace("  ", "&nbsp;&nbsp;") for i, item in enumerate(row)]
-        for row in table(result)
-    ]
     text = [
         "<!-- SPDX-License-Identifier: GPL-2.0 -->",
         f"# {name}",
@@ -184,9 +197,7 @@ def markdown(result: dict[str, Any]) -> str:
         "",
         f"Measured {result['date']} with `{result['command']}` in {result['seconds']:.0f} s.",
         "",
-        "| " + " | ".join(rows[0]) + " |",
-        "|---|" + "---:|" * (len(rows[0]) - 1),
-        *("| " + " | ".join(row) + " |" for row in rows[1:]),
+        *markdown_rows(table(result)),
         "",
         *(f"- {line}" for line in notes(result)),
         *(f"- **Failed check:** {failure}" for failure in result["failures"]),
@@ -197,50 +208,55 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(text)
 
 
-def svg(result: dict[str, Any]) -> str:
-    """The fast-tier hit ratio over time, one line per contender."""
+def chart(
+    title: str,
+    lines: list[tuple[str, list[tuple[float, float]]]],
+    x_ticks: list[tuple[float, str]],
+    y_ticks: list[tuple[float, str]],
+    *,
+    last: float,
+    first: float = 0.0,
+    top_y: float = 1.0,
+    marks: dict[str, float] | None = None,
+) -> str:
+    """An SVG plot of some lines; x goes from ``first`` to ``last``, y from 0 to ``top_y``.
+
+    ``marks`` are places on the x axis, by the name of the line that they belong to.
+    """
     width, height, left, right, top, bottom = 760, 340, 56, 16, 34, 60
-    lines = [
-        (run["name"], ratio_series(run["access"]))
-        for run in result["contenders"]
-        if "access" in run
-    ]
-    shifts = shift_times(result)
-    last = max((series[-1][0] for _, series in lines if series), default=1.0)
+    marks = marks or {}
 
-    def x(t: float) -> float:
-        return left + (width - left - right) * t / last
+    def x(value: float) -> float:
+        return left + (width - left - right) * (value - first) / (last - first)
 
-    def y(ratio: float) -> float:
-        return height - bottom - (height - top - bottom) * ratio
+    def y(value: float) -> float:
+        return height - bottom - (height - top - bottom) * value / top_y
 
     out = [
         "<!-- SPDX-License-Identifier: GPL-2.0 -->",
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="{left}" y="20" font-size="14">{escape(result["scenario"])}: '
-        "share of accesses served by the fast tier</text>",
+        f'<text x="{left}" y="20" font-size="14">{escape(title)}</text>',
     ]
-    for tenth in range(0, 11, 2):
-        at = y(tenth / 10)
+    for value, label in y_ticks:
+        at = y(value)
         out.append(
             f'<line x1="{left}" x2="{width - right}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>'
-            f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{tenth * 10} %</text>'
+            f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(label)}</text>'
         )
-    step = next((s for s in (1, 2, 5, 10, 20, 30, 60, 120, 300) if last / s <= 8), 600)
-    for tick in range(0, int(last) + 1, step):
+    for value, label in x_ticks:
         out.append(
-            f'<text x="{x(tick):.1f}" y="{height - bottom + 18}" text-anchor="middle">'
-            f"{tick} s</text>"
+            f'<text x="{x(value):.1f}" y="{height - bottom + 18}" text-anchor="middle">'
+            f"{escape(label)}</text>"
         )
     for number, (name, series) in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
-        path = " ".join(f"{x(t):.1f},{y(ratio):.1f}" for t, ratio in series)
+        path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in series)
         at = left + number * min(150, (width - left - right) // len(lines))
-        if name in shifts:
+        if name in marks:
             out.append(
-                f'<line x1="{x(shifts[name]):.1f}" x2="{x(shifts[name]):.1f}" y1="{top}" '
+                f'<line x1="{x(marks[name]):.1f}" x2="{x(marks[name]):.1f}" y1="{top}" '
                 f'y2="{height - bottom}" stroke="{colour}" stroke-dasharray="2 4"/>'
             )
         out.append(
@@ -249,6 +265,25 @@ def svg(result: dict[str, Any]) -> str:
             f'<text x="{at + 20}" y="{height - 18}">{escape(name)}</text>'
         )
     return "\n".join([*out, "</svg>", ""])
+
+
+def svg(result: dict[str, Any]) -> str:
+    """The fast-tier hit ratio over time, one line per contender."""
+    lines = [
+        (run["name"], ratio_series(run["access"]))
+        for run in result["contenders"]
+        if "access" in run
+    ]
+    last = max((series[-1][0] for _, series in lines if series), default=1.0)
+    step = next((s for s in (1, 2, 5, 10, 20, 30, 60, 120, 300) if last / s <= 8), 600)
+    return chart(
+        f"{result['scenario']}: share of accesses served by the fast tier",
+        lines,
+        [(tick, f"{tick} s") for tick in range(0, int(last) + 1, step)],
+        [(tenth / 10, f"{tenth * 10} %") for tenth in range(0, 11, 2)],
+        last=last,
+        marks=shift_times(result),
+    )
 
 
 def write(result: dict[str, Any], directory: Path) -> None:
