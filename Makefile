@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak bench shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak bench curves shell tree refresh series check clean-runs
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,9 @@ soak:  ## long torture runs; writes docs/results/soak.*
 
 bench:  ## every scenario, A/B; writes docs/results/
 	@$(LAB) bench
+
+curves:  ## what the scanner costs, by size and processes; writes docs/results/scanner.*
+	@$(LAB) curves
 
 shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)

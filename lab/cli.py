@@ -11,7 +11,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab import build, cache, guest, kconfig, report, scenario, soak, source, topology, tree
+from lab import (
+    build,
+    cache,
+    curves,
+    guest,
+    kconfig,
+    report,
+    scenario,
+    soak,
+    source,
+    topology,
+    tree,
+)
 from lab.errors import LabError
 
 RESULTS = cache.PROJECT / "docs" / "results"
@@ -85,6 +97,30 @@ def run_soak(args: argparse.Namespace) -> int:
     return 0 if soak.soak(args.seconds, RESULTS, args.torture) else 1
 
 
+def run_curves(args: argparse.Namespace) -> int:
+    """make curves: the cost of kmmscand's scanner."""
+    every = curves.make_cases()
+    cases = curves.make_cases(args.sizes, args.idle_mb, args.shared_mb, args.processes, args.cpu_mb)
+    known = [case.name for case in cases]
+    for name in args.cases:
+        if name not in known:
+            raise LabError(f"curves has no case {name!r}", "there are: " + ", ".join(known))
+    chosen = [case for case in cases if not args.cases or case.name in args.cases]
+    out_dir = cache.sub("runs") / "curves"
+    result = curves.measure(chosen, out_dir)
+    curves.show(result)
+    curves.write(result, out_dir)
+    print(f"JSON, Markdown and plot: {out_dir}")
+    print(f"total time: {result['seconds'] / 60:.1f} minutes")
+    if chosen == every:
+        curves.write(result, RESULTS)
+    else:
+        print("some of the cases, or other sizes: docs/results is left as it is")
+    if result["failures"]:
+        raise LabError("these figures do not count", "the FAILED CHECK lines above say why")
+    return 0
+
+
 def shell(args: argparse.Namespace) -> int:
     """make shell: an interactive guest."""
     image = build.kernel(args.kernel)
@@ -127,6 +163,13 @@ def series(args: argparse.Namespace) -> int:
     return 0
 
 
+def _numbers(text: str) -> list[int]:
+    numbers = [int(word) for word in text.split(",")]
+    if min(numbers) < 1:
+        raise ValueError
+    return numbers
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -152,6 +195,19 @@ def _parser() -> argparse.ArgumentParser:
     command = add("soak", run_soak, "long torture on the debug kernel, into docs/results")
     command.add_argument("--seconds", type=int, default=120, help="of each torture (120)")
     command.add_argument("torture", nargs="*")
+    command = add("curves", run_curves, "what kmmscand's scanner costs, into docs/results")
+    command.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
+    for option, default, text in (
+        ("--sizes", curves.SIZES, "memory of the cases size-N, in MiB"),
+        ("--processes", curves.PROCESSES, "of the cases processes-N"),
+    ):
+        command.add_argument(option, type=_numbers, default=default, metavar="N,N", help=text)
+    for option, mb, text in (
+        ("--shared-mb", curves.SHARED_MB, "memory of all these processes"),
+        ("--idle-mb", curves.IDLE_MB, "memory of the case idle"),
+        ("--cpu-mb", curves.CPU_MB, "memory of the case cpu"),
+    ):
+        command.add_argument(option, type=int, default=mb, metavar="MIB", help=text)
     command = add("shell", shell, "an interactive guest")
     command.add_argument("--kernel", default="tiershift")
     command.add_argument("--topology", default="two-tier")
