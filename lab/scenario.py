@@ -543,6 +543,18 @@ def _plugins(scenario: Scenario, kernel: Kernel, out: Path, cache: Path) -> list
     return args
 
 
+def agent_results(out: Path, exit_code: int, what: str) -> dict[str, Any]:
+    """What the agent wrote; a LabError if it did not get to the end."""
+    path = out / "results.json"
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if exit_code or "error" in data or not data:
+        raise LabError(
+            f"{what}: " + data.get("error", f"the agent ended with code {exit_code}"),
+            f"the logs are in {out}",
+        )
+    return data
+
+
 def run_contender(
     scenario: Scenario,
     contender: Contender,
@@ -574,14 +586,7 @@ def run_contender(
         append=scenario.topology.append,
         on_line=live.on_line,
     )
-    path = out / "results.json"
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if result.exit_code or "error" in data or not data:
-        raise LabError(
-            f"scenario {scenario.name}, {contender.name}: "
-            + data.get("error", f"the agent ended with code {result.exit_code}"),
-            f"the logs are in {out}",
-        )
+    data = agent_results(out, result.exit_code, f"scenario {scenario.name}, {contender.name}")
     shutil.rmtree(out / "bin", ignore_errors=True)
     return {
         "name": contender.name,
