@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak bench curves shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak refault bench curves shell tree refresh series check clean-runs
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,9 @@ test:  ## everything that CI runs
 
 soak:  ## long torture runs; writes docs/results/soak.*
 	@$(LAB) soak --seconds $(or $(SECONDS),120)
+
+refault:  ## refaults and swap-ins, kmmscand on and off; writes docs/results/refault.*
+	@$(LAB) refault $(if $(LRU),--lru $(LRU))
 
 bench:  ## every scenario, A/B; writes docs/results/
 	@$(LAB) bench

@@ -17,6 +17,7 @@ from lab import (
     curves,
     guest,
     kconfig,
+    refault,
     report,
     scenario,
     soak,
@@ -121,6 +122,11 @@ def run_curves(args: argparse.Namespace) -> int:
     return 0
 
 
+def run_refault(args: argparse.Namespace) -> int:
+    """make refault: does kmmscand take Accessed bits away from reclaim?"""
+    return 0 if refault.refault(args.seeds, args.lru, args.broken, RESULTS) else 1
+
+
 def shell(args: argparse.Namespace) -> int:
     """make shell: an interactive guest."""
     image = build.kernel(args.kernel)
@@ -208,6 +214,12 @@ def _parser() -> argparse.ArgumentParser:
         ("--cpu-mb", curves.CPU_MB, "memory of the case cpu"),
     ):
         command.add_argument(option, type=int, default=mb, metavar="MIB", help=text)
+    command = add("refault", run_refault, "refaults and swap-ins with kmmscand on and off")
+    command.add_argument("--seeds", type=int, help="fewer than usual: docs/results stays")
+    command.add_argument("--lru", choices=sorted(refault.LRUS), default="mglru")
+    command.add_argument(
+        "--broken", action="store_true", help="debug kernel: kmmscand steals, and must be caught"
+    )
     command = add("shell", shell, "an interactive guest")
     command.add_argument("--kernel", default="tiershift")
     command.add_argument("--topology", default="two-tier")
