@@ -13,7 +13,7 @@ Reading a result that the plugin itself calls invalid is an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,6 +70,32 @@ IDLE_SYMBOLS = frozenset(
     }
 )
 
+# Kinds of work in the kernel, and the functions that begin them: the instructions of
+# all that such a function calls are of its kind, unless it calls one of another kind.
+# Not every kernel has every function.  do_numa_page() is inlined into the handling of
+# page faults, hence the kind is all faults; what a fault migrates is migration.
+KINDS = {
+    "other": (
+        "common_interrupt",
+        "handle_softirqs",
+        "kcompactd",
+        "sysvec_apic_timer_interrupt",
+        "sysvec_irq_work",
+        "sysvec_reschedule_ipi",
+    ),
+    "scan": ("kdamond_fn", "kmmscand_thread", "kpromoted_thread", "task_numa_work"),
+    "fault": ("exc_page_fault",),
+    "migration": (
+        "damon_pa_migrate_folio_list",
+        "do_migrate_pages",
+        "migrate_misplaced_folio",
+        "tier_promote",
+    ),
+    "reclaim": ("kswapd", "try_to_free_pages"),
+    "ipi": ("sysvec_call_function", "sysvec_call_function_single"),
+}
+MAX_UNMATCHED = 0.001  # of the returns, else what is known of the calls is worth nothing
+
 
 class SizedNode(Protocol):
     """A node of a topology, as far as the access plugin cares."""
@@ -99,8 +125,8 @@ def build_plugins(cache_dir: Path) -> dict[str, Path]:
     }
 
 
-def _plugin(so: Path, **args: object) -> str:
-    parts = [str(so), *(f"{key}={value}" for key, value in args.items())]
+def _plugin(so: Path, *more: str, **args: object) -> str:
+    parts = [str(so), *(f"{key}={value}" for key, value in args.items()), *more]
     for part in parts:
         if "," in part or " " in part:
             raise LabError(
@@ -134,9 +160,21 @@ def access_plugin(
     )
 
 
-def insn_plugin(system_map: Path, out: Path, *, plugins: dict[str, Path]) -> str:
-    """The -plugin argument for insn.so; ``system_map`` is that of the booted kernel."""
-    return _plugin(plugins["insn"], symbols=system_map, out=out)
+def insn_plugin(
+    system_map: Path,
+    out: Path,
+    *,
+    plugins: dict[str, Path],
+    kinds: Mapping[str, Iterable[str]] = KINDS,
+    apart: Iterable[str] = IDLE_SYMBOLS,
+) -> str:
+    """The -plugin argument for insn.so; ``system_map`` is that of the booted kernel.
+
+    ``kinds`` of work begin with what is in none of them; functions ``apart`` are of none.
+    """
+    more = [f"kind={':'.join((name, *functions))}" for name, functions in kinds.items()]
+    more.append(f"apart={':'.join(sorted(apart))}")
+    return _plugin(plugins["insn"], *more, symbols=system_map, out=out)
 
 
 def _require(valid: bool, why: str, path: Path) -> None:
@@ -281,11 +319,26 @@ class InsnTable:
 
 
 @dataclass(frozen=True)
+class KindCount:
+    """Kernel instructions of a kind of work, per vCPU: by processes, by kernel threads."""
+
+    process: tuple[int, ...]
+    thread: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class InsnResult:
-    """The last START...STOP region of a run: in total, and by phase."""
+    """The last START...STOP region of a run: in total, by phase, and by kind of work.
+
+    ``apart`` is what the kinds leave out, per vCPU; ``unmatched`` the share of returns
+    whose call the plugin did not know (lab/plugin/calls.h).
+    """
 
     total: InsnTable
     phases: dict[int, InsnTable]
+    kinds: dict[str, KindCount]
+    apart: tuple[int, ...]
+    unmatched: float
 
 
 def _insn_table(data: dict[str, Any]) -> InsnTable:
@@ -312,9 +365,17 @@ def read_insn(path: Path, check: bool = True) -> InsnResult:
     if not path.exists():
         raise LabError(f"insn.so wrote no {path}", "did QEMU load the plugin? see console.log")
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    unmatched = sum(data["unmatched"]) / max(1, sum(data["returns"]))
     if check:
         _require(data["valid"], data["why"], path)
+        _require(unmatched <= MAX_UNMATCHED, f"{unmatched:.1%} of returns without a call", path)
     return InsnResult(
         total=_insn_table(data),
         phases={phase["phase"]: _insn_table(phase) for phase in data["phases"]},
+        kinds={
+            entry["kind"]: KindCount(tuple(entry["process"]), tuple(entry["thread"]))
+            for entry in data["kinds"]
+        },
+        apart=tuple(data["apart"]),
+        unmatched=unmatched,
     )

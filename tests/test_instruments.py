@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,6 +20,8 @@ FAST, SLOW = 0, 1
 # Other user code may run on the CPU for a moment (the guest's init, libc of the
 # program itself): this many counts too many are tolerated, none too few.
 STRAY = 2000
+# Kinds of work for known answers: one call inside of another.
+CALLS = {"syscall": ("do_syscall_64",), "getppid": ("__x64_sys_getppid",)}
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +133,9 @@ def test_insn_known_answers(
         two_tier,
         "\n".join(script),
         out_dir,
-        instruments.insn_plugin(base_kernel.system_map, out, plugins=plugins),
+        instruments.insn_plugin(
+            base_kernel.system_map, out, plugins=plugins, kinds={**instruments.KINDS, **CALLS}
+        ),
         instruments.access_plugin(two_tier, access, plugins=plugins, vcpus=[1]),
     )
     result = {run: instruments.read_insn(out_dir / f"{run[0]}.{run[1]}") for run in runs}
@@ -173,6 +178,29 @@ def test_insn_known_answers(
     for cpu in range(2):
         assert total.vcpus[cpu].kernel == sum(s.insn[cpu] for s in total.symbols.values())
         assert total.vcpus[cpu].locked == sum(s.locked[cpu] for s in total.symbols.values())
+
+    # Inside of the call: itself and what it calls, from start to end.
+    by_kind = {run: table.kinds["getppid"].process[0] for run, table in result.items()}
+    inside, rest = divmod(by_kind["getppid", 20_000], 20_000)
+    assert inside > length
+    assert rest < STRAY  # an interrupt's entry
+    assert by_kind["getppid", 40_000] // 40_000 == inside
+    assert by_kind["empty", 1] == 0
+    # What is around it is not in it, and the inner kind ends there.
+    assert result["getppid", 20_000].kinds["syscall"].process[0] > 20_000 * inside
+    for table in result.values():
+        assert table.unmatched < 0.0001
+        for cpu, counts in enumerate(table.total.vcpus):
+            kinds = [kind.process[cpu] + kind.thread[cpu] for kind in table.kinds.values()]
+            assert abs(sum(kinds) + table.apart[cpu] - counts.kernel) <= (0, STRAY)[cpu]
+            assert abs(counts.kernel - table.apart[cpu] - counts.kernel_busy) <= (0, STRAY)[cpu]
+    # vCPU 0 runs a process all the time, vCPU 1 idles, which is a kernel thread's work.
+    busy = result["getppid", 40_000].kinds
+    threads, processes = (
+        sum(getattr(kind, who)[0] for kind in busy.values()) for who in ("thread", "process")
+    )
+    assert threads < 0.01 * processes  # none, unless a worker woke up
+    assert any(sum(kind.thread[1] for kind in table.kinds.values()) for table in result.values())
 
     # All of the above was on vCPU 0, which the other instrument was not to count.
     for region in range(1, len(runs) + 1):
@@ -294,6 +322,14 @@ def test_bad_arguments(name: str, args: str, message: str, plugins: dict[str, Pa
 UNIT = """
 #include "{plugin}"
 
+static bool store;
+
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info)
+{{
+	(void)info;
+	return store;
+}}
+
 int main(void)
 {{
 	qemu_info_t info = {{ .target_name = "x86_64", .system_emulation = true }};
@@ -305,6 +341,49 @@ int main(void)
 API_CHECK = """
 	info.version.cur = LAB_PLUGIN_API + 1;
 	return qemu_plugin_install(1, &info, 0, NULL) == -1 ? 0 : 1;
+"""
+# What the plugin makes of calls and returns: (action, place or kind), expected kind after it.
+CALLS_CHECK = """
+	struct { char what; uint64_t arg; unsigned int kind; } steps[] = {
+		{ 'c', 0x100, 0 }, { 'e', 3, 3 },	/* f() begins kind 3 */
+		{ 'c', 0xf0, 3 }, { 'c', 0xe0, 3 }, { 'r', 0xe0, 3 },
+		{ 'e', 2, 2 },		/* the callee at 0xf0 jumps to one of kind 2 */
+		{ 'r', 0xf0, 3 },
+		{ 'i', 0x80, 3 },	/* an interrupt's frame is no call */
+		{ 's', 0x9000, 0 },	/* another task runs ... */
+		{ 'c', 0x500, 0 }, { 'e', 1, 1 },
+		{ 's', 0x8000, 3 },	/* ... and this one goes on where it was */
+		{ 'r', 0x100, 0 },
+		{ 's', 0x9000, 1 }, { 'u', 0, 0 },	/* user code: no call is open */
+		{ 'r', 0x700, 0 },	/* the only return without a call */
+	};
+	size_t i;
+
+	(void)info;
+	calls_init(1);
+	on_switch_from(0, 0, 0x8000, NULL);
+	for (i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		store = steps[i].what == 'c' || steps[i].what == 'i';
+		if (steps[i].what == 'c' || steps[i].what == 'r')
+			on_call_or_return(0, NULL);
+		switch (steps[i].what) {
+		case 'c': case 'i': on_call(0, 0, steps[i].arg, NULL); break;
+		case 'r': on_return(0, 0, steps[i].arg, NULL); break;
+		case 's': on_switch_to(0, 0, steps[i].arg, NULL); break;
+		case 'u': task_in_user_code(runners[0].task); break;
+		case 'e': on_enter(0, (void *)(ENTER_KIND + steps[i].arg)); break;
+		}
+		if (runners[0].task->kind != steps[i].kind)
+			return fprintf(stderr, "step %zu\\n", i), 1;
+	}
+	if (runners[0].unmatched != 1 || runners[0].returns != 4)
+		return fprintf(stderr, "unmatched\\n"), 1;
+	on_enter(0, (void *)ENTER_THREAD);
+	if (!runners[0].task->thread)
+		return fprintf(stderr, "thread\\n"), 1;
+	on_enter(0, (void *)ENTER_NEW_TASK);
+	if (runners[0].task->thread)
+		return fprintf(stderr, "new task\\n"), 1;
 """
 # Bytes, expected locked, expected rep-prefixed string instruction.
 ENCODINGS = [
@@ -360,6 +439,66 @@ def test_decoder(tmp_path: Path) -> None:
         )
     done = unit("insn.c", body, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+FLOW = [
+    ("e8 00 00 00 00", "call"),
+    ("ff d0", "call"),  # call *%rax
+    ("41 ff 54 24 08", "call"),  # call *8(%r12)
+    ("ff 25 00 00 00 00", ""),  # jmp *(%rip)
+    ("c3", "ret"),
+    ("f3 c3", "ret"),
+    ("c2 08 00", "ret"),
+    ("48 89 a7 18 0b 00 00", "stores_sp"),  # mov %rsp,0xb18(%rdi)
+    ("48 8b a6 18 0b 00 00", "loads_sp"),  # mov 0xb18(%rsi),%rsp
+    ("48 89 e5", ""),  # mov %rsp,%rbp
+    ("48 8b 86 18 0b 00 00", ""),  # mov 0xb18(%rsi),%rax
+    ("48 cf", ""),  # iretq
+]
+
+
+def test_decoder_of_calls(tmp_path: Path) -> None:
+    """Calls, returns and what switches stacks are told from look-alikes."""
+    body = "\t(void)info;\n"
+    for encoding, name in FLOW:
+        code = encoding.split()
+        array = ", ".join(f"0x{byte}" for byte in code)
+        want = ", ".join(
+            f".{item} = {int(item == name)}" for item in sorted({n for _, n in FLOW} - {""})
+        )
+        body += (
+            f"\t{{ struct decoded d = decode((const uint8_t[]){{ {array} }}, {len(code)}),\n"
+            f"\t  want = {{ {want} }};\n"
+            f"\t  if (memcmp(&d, &want, sizeof(d)))\n"
+            f'\t\treturn fprintf(stderr, "{encoding}\\n"), 1; }}\n'
+        )
+    done = unit("insn.c", body, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_calls_and_returns_make_the_kind(tmp_path: Path) -> None:
+    """Nesting, a tail call, another task in between, an interrupt's frame, and user code."""
+    done = unit("insn.c", CALLS_CHECK, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_unmatched_returns_make_the_result_invalid(tmp_path: Path) -> None:
+    data = {"valid": True, "why": "", "phases": [], "vcpus": [], "symbols": [], "apart": [0]}
+    data |= {"kinds": [{"kind": "scan", "process": [3], "thread": [4]}], "returns": [1000]}
+    path = tmp_path / "insn.json"
+    path.write_text(json.dumps(data | {"unmatched": [1]}))
+    assert instruments.read_insn(path).kinds["scan"] == instruments.KindCount((3,), (4,))
+    path.write_text(json.dumps(data | {"unmatched": [2]}))
+    with pytest.raises(LabError, match=r"0\.2% of returns"):
+        instruments.read_insn(path)
+
+
+def test_functions_that_begin_a_kind_exist(tiershift_kernel: KernelImage) -> None:
+    """A function that was renamed or inlined would leave its work in another kind."""
+    text = tiershift_kernel.system_map.read_text()
+    names = {line.split()[2] for line in text.splitlines()}
+    wanted = {name for functions in instruments.KINDS.values() for name in functions}
+    assert wanted - names == set()
 
 
 def test_programs_are_cached_by_content(tmp_path: Path) -> None:

@@ -7,10 +7,18 @@
  * is one symbol, and so is kernel code that the symbol file does not know
  * (modules, BPF). One JSON document, written at STOP and again at exit.
  *
+ * Kernel instructions are also told apart by the kind of work: which of some
+ * functions they are inside of, directly or through calls, and whether a kernel
+ * thread executes them or a process (calls.h says how). An interrupt belongs to
+ * the task that it interrupts.
+ *
  * Arguments:
  *   symbols=FILE	System.map (or nm output) of the kernel that is booted; the
  *			kernel must run where it was linked: nokaslr
  *   out=FILE		the result
+ *   kind=NAME:SYMBOL:...	a kind of work, and the functions that begin it; the
+ *			first kind is what is inside of none, its functions end others
+ *   apart=SYMBOL:...	functions whose own instructions are of no kind
  *
  * How: when QEMU translates a block, its instructions are cut into segments of
  * one symbol each, and the first instruction of a segment gets a callback that
@@ -33,6 +41,7 @@
 #include <ctype.h>
 #include <pthread.h>
 
+#include "calls.h"
 #include "common.h"
 
 int qemu_plugin_version = LAB_PLUGIN_API;
@@ -45,8 +54,13 @@ struct symbol {
 	uint32_t order;		/* in the file, to choose among aliases */
 	bool text;
 	bool global;
+	bool apart;
+	bool moved;		/* its returns are not those of its calls */
+	unsigned char enter;	/* ENTER_... */
 	char *name;
 };
+
+#define MAX_KINDS	16
 
 struct cell {
 	uint64_t insn, locked, rep;
@@ -56,14 +70,37 @@ static struct vcpu {
 	uint32_t state;		/* the value of 'state' that 'cells' is for */
 	struct cell *cells;	/* this phase's row of 'phases' */
 	struct cell *phases[LAB_MAX_PHASES];
+	/* Kernel instructions since START by kind: of processes, of threads. */
+	uint64_t kinds[2][MAX_KINDS];
+	uint64_t apart;
 } MEM_ALIGNED vcpus[MAX_VCPUS];
 
 static struct symbol *symbols;
 static size_t nr_symbols;
 static unsigned int nr_vcpus;
 static uint64_t entry_addr;	/* of entry_SYSCALL_64 */
+static uint32_t switch_symbol;	/* __switch_to_asm */
 static bool entry_seen;
 static char *out_path;
+static char *kind_names[MAX_KINDS];
+static unsigned int nr_kinds;
+
+/* What the arguments say of functions, and what is known of any kernel. */
+static struct role {
+	const char *name;
+	unsigned char enter;
+	bool moved;
+	bool apart;
+} roles[256] = {
+	{ .name = "ret_from_fork_asm", .enter = ENTER_NEW_TASK },
+	{ .name = "kthread", .enter = ENTER_THREAD },
+	{ .name = "kthreadd", .enter = ENTER_THREAD },
+	{ .name = "cpu_startup_entry", .enter = ENTER_THREAD },
+	{ .name = "error_entry", .enter = ENTER_MOVED, .moved = true },
+	{ .name = "paranoid_entry", .enter = ENTER_MOVED, .moved = true },
+	{ .name = "sync_regs", .moved = true },		/* where error_entry ends */
+};
+static unsigned int nr_roles = 7;
 
 /*
  * Zero while stopped, else (number of the current START << 4 | phase): one
@@ -96,10 +133,15 @@ static struct cell *vcpu_follow(struct vcpu *v, uint32_t now)
 	size_t size = nr_symbols * sizeof(struct cell);
 	unsigned int p;
 
-	if (now >> 4 != v->state >> 4)
+	if (now >> 4 != v->state >> 4) {
 		for (p = 0; p < LAB_MAX_PHASES; p++)
 			if (v->phases[p])
 				memset(v->phases[p], 0, size);
+		memset(v->kinds, 0, sizeof(v->kinds));
+		v->apart = 0;
+		runners[v - vcpus].returns = 0;
+		runners[v - vcpus].unmatched = 0;
+	}
 	if (!*row) {
 		struct cell *cells = calloc(1, size);
 
@@ -125,6 +167,19 @@ static inline struct cell *vcpu_cells(unsigned int cpu)
 	return v->state == now ? v->cells : vcpu_follow(v, now);
 }
 
+static inline void count_kind(unsigned int cpu, union segment seg)
+{
+	struct task *task = runners[cpu].task;
+	struct vcpu *v = &vcpus[cpu];
+
+	if (seg.symbol == SYM_USER)
+		task_in_user_code(task);
+	else if (symbols[seg.symbol].apart)
+		bump(v->apart, seg.insns);
+	else
+		bump(v->kinds[task->thread][task->kind], seg.insns);
+}
+
 static void on_segment(unsigned int cpu, void *udata)
 {
 	union segment seg = { .udata = udata };
@@ -135,6 +190,7 @@ static void on_segment(unsigned int cpu, void *udata)
 	bump(cells[seg.symbol].insn, seg.insns);
 	if (seg.locked)
 		bump(cells[seg.symbol].locked, seg.locked);
+	count_kind(cpu, seg);
 }
 
 static void on_rep(unsigned int cpu, void *udata)
@@ -156,6 +212,12 @@ static void write_cells(FILE *f, const char *key, size_t offset, size_t sym,
 		fprintf(f, "%s%lu", i ? "," : "",
 			*(const uint64_t *)((const char *)&sum[i * nr_symbols + sym] + offset));
 	fputc(']', f);
+}
+
+/* Since the last START; if not, its numbers are old. */
+static bool vcpu_has_counted(unsigned int cpu)
+{
+	return __atomic_load_n(&vcpus[cpu].state, __ATOMIC_ACQUIRE) >> 4 == region;
 }
 
 /* "vcpus" and "symbols" of the table @sum, one row of symbols per vCPU. */
@@ -198,6 +260,46 @@ static void write_table(FILE *f, const struct cell *sum)
 	fputc(']', f);
 }
 
+/* A number of every vCPU, at @offset from @base, 0 of those that hold old ones. */
+static void write_vcpus(FILE *f, const char *key, const void *base, size_t size,
+			size_t offset)
+{
+	unsigned int i;
+
+	fprintf(f, "\"%s\":[", key);
+	for (i = 0; i < nr_vcpus; i++) {
+		const char *at = (const char *)base + i * size + offset;
+
+		fprintf(f, "%s%lu", i ? "," : "",
+			vcpu_has_counted(i) ? peek(*(const uint64_t *)at) : 0UL);
+	}
+	fputc(']', f);
+}
+
+/* "kinds" and what goes with them. */
+static void write_kinds(FILE *f)
+{
+	unsigned int k;
+
+	fputs("\"kinds\":[", f);
+	for (k = 0; k < nr_kinds; k++) {
+		fprintf(f, "%s\n{\"kind\":\"%s\",", k ? "," : "", kind_names[k]);
+		write_vcpus(f, "process", vcpus, sizeof(*vcpus),
+			    offsetof(struct vcpu, kinds[0][k]));
+		fputc(',', f);
+		write_vcpus(f, "thread", vcpus, sizeof(*vcpus),
+			    offsetof(struct vcpu, kinds[1][k]));
+		fputc('}', f);
+	}
+	fputs("],\n", f);
+	write_vcpus(f, "apart", vcpus, sizeof(*vcpus), offsetof(struct vcpu, apart));
+	fputs(",\n", f);
+	write_vcpus(f, "returns", runners, sizeof(*runners), offsetof(struct runner, returns));
+	fputs(",\n", f);
+	write_vcpus(f, "unmatched", runners, sizeof(*runners),
+		    offsetof(struct runner, unmatched));
+}
+
 /* Adds what @phase counted to @sum. False if nothing was. */
 static bool add_phase(struct cell *sum, unsigned int phase)
 {
@@ -210,8 +312,7 @@ static bool add_phase(struct cell *sum, unsigned int phase)
 						   __ATOMIC_ACQUIRE);
 		struct cell *to = &sum[i * nr_symbols];
 
-		/* A vCPU that has not counted since START: old numbers. */
-		if (!row || __atomic_load_n(&vcpus[i].state, __ATOMIC_ACQUIRE) >> 4 != region)
+		if (!row || !vcpu_has_counted(i))
 			continue;
 		for (s = 0; s < nr_symbols; s++) {
 			to[s].insn += peek(row[s].insn);
@@ -259,6 +360,8 @@ static void write_result(void)
 		sep = ",";
 	}
 	fputs("],\n", f);
+	write_kinds(f);
+	fputs(",\n", f);
 	write_table(f, sum);
 	fputs("}\n", f);
 	if (fclose(f) || rename(tmp, out_path))
@@ -315,7 +418,17 @@ static uint32_t symbol_of(uint64_t pc, uint64_t *next)
 struct decoded {
 	bool locked;
 	bool rep_string;
+	bool call;
+	bool ret;
+	bool loads_sp;		/* mov from memory */
+	bool stores_sp;
 };
+
+/* Has the ModRM byte @modrm the register rsp and a place in memory? */
+static bool is_sp_and_memory(uint8_t modrm)
+{
+	return (modrm >> 3 & 7) == 4 && modrm >> 6 != 3;
+}
 
 /* Only what we count. @size bytes are one valid instruction in 64-bit mode. */
 static struct decoded decode(const uint8_t *byte, size_t size)
@@ -357,6 +470,22 @@ static struct decoded decode(const uint8_t *byte, size_t size)
 		if (i + 1 < size && byte[i + 1] >> 6 != 3)
 			d.locked = true;
 		break;
+	case 0x89:
+		d.stores_sp = i + 1 < size && is_sp_and_memory(byte[i + 1]);
+		break;
+	case 0x8b:
+		d.loads_sp = i + 1 < size && is_sp_and_memory(byte[i + 1]);
+		break;
+	case 0xc2:
+	case 0xc3:
+		d.ret = true;
+		break;
+	case 0xe8:
+		d.call = true;
+		break;
+	case 0xff:
+		d.call = i + 1 < size && (byte[i + 1] >> 3 & 7) == 2;
+		break;
 	case 0x6c ... 0x6f:	/* ins, outs */
 	case 0xa4 ... 0xa7:	/* movs, cmps */
 	case 0xaa ... 0xaf:	/* stos, lods, scas */
@@ -375,6 +504,35 @@ static void check_entry(const uint8_t *byte, size_t size)
 	if ((size == sizeof(swapgs) && !memcmp(byte, swapgs, size)) ||
 	    (size == sizeof(endbr64) && !memcmp(byte, endbr64, size)))
 		poke(entry_seen, true);
+}
+
+static void watch_memory(struct qemu_plugin_insn *insn, plugin_mem_cb callback)
+{
+	qemu_plugin_register_vcpu_mem_cb(insn, callback, QEMU_PLUGIN_CB_NO_REGS,
+					 QEMU_PLUGIN_MEM_RW, NULL);
+}
+
+/* What the calls' side (calls.h) must see of a kernel instruction. */
+static void follow_calls(struct qemu_plugin_insn *insn, uint64_t pc,
+			 uint32_t symbol, struct decoded d)
+{
+	unsigned int enter = symbols[symbol].enter;
+
+	if (enter && pc == symbols[symbol].addr)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_enter, QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(uintptr_t)enter);
+	d.ret &= !symbols[symbol].moved;
+	if (d.call || d.ret)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_call_or_return,
+						       QEMU_PLUGIN_CB_NO_REGS, NULL);
+	if (d.call)
+		watch_memory(insn, on_call);
+	else if (d.ret)
+		watch_memory(insn, on_return);
+	else if (d.stores_sp && symbol == switch_symbol)
+		watch_memory(insn, on_switch_from);
+	else if (d.loads_sp && symbol == switch_symbol)
+		watch_memory(insn, on_switch_to);
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -405,6 +563,9 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			if (pc == entry_addr)
 				check_entry(byte, size);
 		}
+		/* Before the segment's callback: a function belongs to the kind it begins. */
+		if (!is_user(pc))
+			follow_calls(insn, pc, symbol, d);
 		if (first && (symbol != seg.symbol || code || d.rep_string)) {
 			qemu_plugin_register_vcpu_insn_exec_cb(first, on_segment,
 							       QEMU_PLUGIN_CB_NO_REGS,
@@ -500,6 +661,52 @@ static void add_symbol(uint64_t addr, char type, const char *name)
 	}
 }
 
+/* @sym gets the roles of @name, which may be an alias of it. */
+static void apply_roles(struct symbol *sym, const char *name)
+{
+	const struct role *role;
+
+	for (role = roles; role < &roles[nr_roles]; role++) {
+		if (strcmp(role->name, name))
+			continue;
+		if (role->enter)
+			sym->enter = role->enter;
+		sym->moved |= role->moved;
+		sym->apart |= role->apart;
+	}
+}
+
+/* The functions of a list "SYMBOL:SYMBOL" have a role. False if it is too long. */
+static bool add_roles(char *list, struct role role)
+{
+	char *rest = list;
+
+	while ((role.name = strsep(&rest, ":"))) {
+		if (nr_roles == sizeof(roles) / sizeof(*roles))
+			return false;
+		roles[nr_roles++] = role;
+	}
+	return true;
+}
+
+/* "NAME" or "NAME:SYMBOL:..." */
+static bool add_kind(const char *value)
+{
+	char *list = strdup(value);
+
+	if (!list || !*list || nr_kinds == MAX_KINDS)
+		return false;
+	kind_names[nr_kinds++] = strsep(&list, ":");
+	return !list || add_roles(list, (struct role){ .enter = ENTER_KIND + nr_kinds - 1 });
+}
+
+static bool add_apart(const char *value)
+{
+	char *list = strdup(value);
+
+	return list && add_roles(list, (struct role){ .apart = true });
+}
+
 /* Lines of "address type name". False with a message if it is no such file. */
 static bool read_symbols(const char *path)
 {
@@ -530,6 +737,9 @@ static bool read_symbols(const char *path)
 		/* One symbol per address: the first of its aliases. */
 		if (kept == NR_PSEUDO || symbols[kept - 1].addr != symbols[i].addr)
 			symbols[kept++] = symbols[i];
+		if (!strcmp(symbols[i].name, "__switch_to_asm"))
+			switch_symbol = kept - 1;
+		apply_roles(&symbols[kept - 1], symbols[i].name);
 	}
 	nr_symbols = kept;
 	if (!entry_addr) {
@@ -543,16 +753,19 @@ static bool read_symbols(const char *path)
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
 			char **argv)
 {
-	const char *value;
+	const char *value, *map = NULL;
 	int a;
 
 	nr_vcpus = plugin_check_qemu(info);
 	if (!nr_vcpus)
 		return -1;
 	for (a = 0; a < argc; a++) {
-		if ((value = arg_value(argv[a], "symbols")) && !symbols) {
-			if (!read_symbols(value))
-				return -1;
+		if ((value = arg_value(argv[a], "symbols")) && !map) {
+			map = value;
+		} else if ((value = arg_value(argv[a], "kind")) && add_kind(value)) {
+			continue;
+		} else if ((value = arg_value(argv[a], "apart")) && add_apart(value)) {
+			continue;
 		} else if ((value = arg_value(argv[a], "out")) && !out_path) {
 			out_path = strdup(value);
 		} else {
@@ -560,10 +773,13 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc,
 			return -1;
 		}
 	}
-	if (!symbols || !out_path) {
+	if (!map || !out_path) {
 		complain("needs symbols=FILE and out=FILE");
 		return -1;
 	}
+	if (!read_symbols(map))
+		return -1;
+	calls_init(nr_vcpus);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
 	qemu_plugin_register_atexit_cb(id, on_exit_qemu, NULL);
 	return 0;
