@@ -51,6 +51,8 @@ COUNTERS = re.compile(
     r"|tier_|kmmscand_|promote_|pswp|allocstall|nr_anon_transparent_hugepages|pgscan_|pgsteal_"
     r"|pgfault|pgmajfault|workingset_|kpromoted_"
 )
+# Kernel threads whose run time is kept.
+THREADS = re.compile(r"(kmmscand|kpromoted|kdamond|kswapd|kcompactd|khugepaged)[.\d]*$")
 
 
 class JobError(Exception):
@@ -156,6 +158,34 @@ def place(pid: int, placement: dict[str, Any]) -> dict[str, Any]:
     return {"pages": pages, "share": share, "seconds": time.monotonic() - began}
 
 
+def kernel_threads() -> dict[str, float]:
+    """Seconds that each of the kernel threads of THREADS has run, by name."""
+    found: dict[str, float] = {}
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        # A process may end while we look.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            name = comm.read_text().strip()
+            if not THREADS.match(name):
+                continue
+            text = comm.with_name("sched").read_text()
+            run = re.search(r"^se\.sum_exec_runtime\s*:\s*([\d.]+)$", text, re.M)
+            if run:
+                found[name] = found.get(name, 0.0) + float(run[1]) / 1000
+    return found
+
+
+def process_times(pid: int) -> dict[str, float]:
+    """Seconds that a process has run, in user code and in the kernel."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    tick = os.sysconf("SC_CLK_TCK")
+    return {"user": int(words[11]) / tick, "system": int(words[12]) / tick}
+
+
+def less(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    """What was added; a name that is new began at nothing."""
+    return {name: round(value - before.get(name, 0.0), 6) for name, value in after.items()}
+
+
 class Program:
     """A program under the agent: pinned, with its output read line by line."""
 
@@ -247,8 +277,9 @@ class Program:
 class Recorder:
     """Counters before, during and after the measured interval."""
 
-    def __init__(self, sample_s: float) -> None:
+    def __init__(self, sample_s: float, pid: int) -> None:
         self.sample_s = sample_s
+        self.pid = pid  # of the application
         self.series: list[dict[str, Any]] = []
         self.progress: list[dict[str, Any]] = []
         self.began = self.ended = 0.0
@@ -257,7 +288,13 @@ class Recorder:
         self.last: dict[str, Any] = {}
 
     def _all(self) -> dict[str, Any]:
-        return {"vmstat": counters(), "tlb": interrupts("TLB"), "ticks": cpu_ticks()}
+        return {
+            "vmstat": counters(),
+            "tlb": interrupts("TLB"),
+            "ticks": cpu_ticks(),
+            "threads": kernel_threads(),
+            "process": process_times(self.pid),
+        }
 
     def start(self) -> None:
         self.first = self._all()
@@ -296,6 +333,8 @@ class Recorder:
                 cpu: [b - a for a, b in zip(first["ticks"][cpu], ticks, strict=True)]
                 for cpu, ticks in last["ticks"].items()
             },
+            "thread_s": less(last["threads"], first["threads"]),
+            "process_s": less(last["process"], first["process"]),
             "series": self.series,
             "progress": self.progress,
         }
@@ -443,7 +482,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
         time.sleep(job["workload"]["settle_s"])
     target = service if job["placement"] and job["placement"]["process"] == "service" else workload
     assert target
-    recorder = Recorder(job["sample_s"])
+    recorder = Recorder(job["sample_s"], target.process.pid)
     try:
         result.update(measure(job, workload, target.process.pid, recorder))
         if target.process.poll() is None:

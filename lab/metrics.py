@@ -14,6 +14,15 @@ inside smp_call_function_many_cond() and cannot be told apart.
 The cost per promoted page is the difference to the contender without tiering
 over the same work, divided by the pages promoted; next to it stands what that
 difference is worth, because a small difference of two large counts is noise.
+
+The overhead table tells the same difference apart by kind of work, by process or
+kernel thread, and by CPU.  It is made of the plugin's counts of each kind, which
+cover all symbols; only then the symbols are trimmed.
+
+Two models give the run's memory time.  Both let every counted access (a miss of
+the model cache) wait for the whole read latency that HMAT states for its node,
+one after the other; the second adds KERNEL_INSN_NS for each kernel instruction
+on the app CPUs.
 """
 
 from __future__ import annotations
@@ -38,6 +47,7 @@ SMOOTH_S = 2.0  # the hit ratio at a time is that of the seconds before it
 SHARE_OF_FINAL = 0.9
 MOVED = 0.05  # a ratio that rose by less has no convergence time
 SERIES_POINTS = 240
+KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
 
 
@@ -47,7 +57,7 @@ class Row:
 
     key: str
     label: str
-    kind: str  # ratio, points, seconds, count, times, per_op, per_page, ns
+    kind: str  # ratio, points, seconds, count, times, per_op, per_page, per_access, ns
     note: str = ""
 
 
@@ -56,6 +66,8 @@ ROWS = (
     Row("below_oracle", "  below the oracle's, in points", "points"),
     Row("hit_ratio", "fast-tier hit ratio, whole run", "ratio"),
     Row("access_ns", "modelled memory access time at the end (HMAT)", "ns"),
+    Row("memory_time", "modelled memory time, whole run, of that without tiering", "ratio"),
+    Row("memory_kernel_time", "  with the kernel instructions on app CPUs", "ratio"),
     Row("t90_s", "time to 90 % of the ratio at the end", "seconds"),
     Row("t90_ops", "  operations until then", "count"),
     Row("ratio_before_shift", "fast-tier hit ratio before the hot set moves", "ratio"),
@@ -72,9 +84,11 @@ ROWS = (
     Row("app_kernel", "kernel instructions, app CPUs", "count"),
     Row("app_kernel_per_op", "  per operation", "per_op"),
     Row("app_per_page", "  more than without tiering, per promoted page", "per_page"),
+    Row("app_per_fast", "  and per fast-tier access gained", "per_access"),
     Row("all_kernel", "kernel instructions, all CPUs", "count"),
     Row("all_kernel_per_op", "  per operation", "per_op"),
     Row("all_per_page", "  more than without tiering, per promoted page", "per_page"),
+    Row("all_per_fast", "  and per fast-tier access gained", "per_access"),
     Row("app_spin", "instructions spent spinning on locks, app CPUs", "count"),
     Row("app_locked", "locked operations in the kernel, app CPUs", "count"),
     Row("thp_splits", "huge pages split", "count"),
@@ -112,7 +126,8 @@ def instruments_of(measure: Any, machine: topology.Topology, out: Path) -> dict[
         step = max(1, len(points) // SERIES_POINTS)
         found["access"] = [list(p) for p in points[:-1:step] + points[-1:]]
     if "insn" in measure.instruments:
-        table = instruments.read_insn(out / "insn.json").total
+        result = instruments.read_insn(out / "insn.json")
+        table = result.total
         waits = [table.symbols[name].insn for name in SPIN_SYMBOLS if name in table.symbols]
         vcpus = []
         for cpu, counts in enumerate(table.vcpus):
@@ -121,6 +136,8 @@ def instruments_of(measure: Any, machine: topology.Topology, out: Path) -> dict[
             vcpus.append({**asdict(counts), "kernel_spin": spin, "kernel_work": work})
         found["insn"] = {
             "vcpus": vcpus,
+            "kinds": {name: asdict(count) for name, count in result.kinds.items()},
+            "unmatched": result.unmatched,
             "top_symbols": top_symbols(table, measure.app_cpus),
         }
     return found
@@ -254,6 +271,10 @@ def _access_figures(
     latency = {bool(node["cpus"]): node["latency_ns"] for node in machine["nodes"]}
     if final is not None and len(latency) == 2:
         figures["access_ns"] = final * latency[True] + (1 - final) * latency[False]
+    figures["fast_accesses"], slow = (points[-1][tier] - points[0][tier] for tier in (1, 2))
+    if len(latency) == 2:
+        waited = figures["fast_accesses"] * latency[True] + slow * latency[False]
+        figures["memory_ns"] = waited
     if shift:
         figures["ratio_before_shift"], first = convergence(points, 0.0, shift, tail_s)
         figures["t90_first_s"] = first
@@ -285,20 +306,84 @@ def derive(result: dict[str, Any]) -> dict[str, Any]:
     idle = [run["name"] for run in result["contenders"] if run["mode"] == "none"]
     noise = _noise(setup, result["contenders"], figures)
     for name, row in figures.items():
-        if not idle or name in idle or not row.get("promoted") or not row.get("ops"):
+        if not idle or not row.get("ops") or not figures[idle[0]].get("ops"):
             continue
+        base = figures[idle[0]]
+        _memory_times(row, base)
+        if name in idle:
+            continue
+        gains = {"page": row["promoted"], "fast": _beyond(row, base, "fast_accesses")}
         for who in ("app", "all"):
-            mine, zero = (
-                row.get(f"{who}_kernel_per_op"),
-                figures[idle[0]].get(f"{who}_kernel_per_op"),
-            )
-            if mine is None or zero is None:
-                continue
-            scale = row["ops"] / row["promoted"]
-            row[f"{who}_per_page"] = (mine - zero) * scale
-            if noise[who]:
-                row[f"{who}_per_page_noise"] = noise[who] * scale
-    return {"figures": figures, "baseline": idle[0] if idle else None, "noise": noise}
+            more = _beyond(row, base, f"{who}_kernel")
+            for what, gain in gains.items():
+                if more is None or not gain or gain < 0:
+                    continue
+                row[f"{who}_per_{what}"] = more / gain
+                if noise[who]:
+                    row[f"{who}_per_{what}_noise"] = noise[who] * row["ops"] / gain
+    return {
+        "figures": figures,
+        "baseline": idle[0] if idle else None,
+        "noise": noise,
+        "overhead": overhead(result["contenders"], figures, idle, setup["measure"]["app_cpus"]),
+    }
+
+
+def _beyond(row: dict[str, Any], base: dict[str, Any], key: str) -> float | None:
+    """How much more than the baseline, which is scaled to the same operations."""
+    if row.get(key) is None or base.get(key) is None:
+        return None
+    return float(row[key] - base[key] * row["ops"] / base["ops"])
+
+
+def _memory_times(row: dict[str, Any], base: dict[str, Any]) -> None:
+    """What the two models give, as shares of the baseline's time per operation."""
+    if row.get("memory_ns") is None or not base.get("memory_ns"):
+        return
+    share = base["ops"] / row["ops"]
+    row["memory_time"] = row["memory_ns"] / base["memory_ns"] * share
+    if "app_kernel" in row and "app_kernel" in base:
+        mine, zero = (
+            figures["memory_ns"] + KERNEL_INSN_NS * figures["app_kernel"] for figures in (row, base)
+        )
+        row["memory_kernel_time"] = mine / zero * share
+
+
+def overhead(
+    runs: list[dict[str, Any]], figures: dict[str, Any], idle: list[str], app_cpus: list[int]
+) -> dict[str, Any]:
+    """{contender: {kind: {"process app": kernel instructions beyond the baseline's, ...}}}.
+
+    A process or a kernel thread executed them, on the application's or on other CPUs.
+    """
+    counts = {
+        run["name"]: {
+            kind: {
+                f"{who} {where}": sum(
+                    n for cpu, n in enumerate(count[who]) if (cpu in app_cpus) == (where == "app")
+                )
+                for who in ("process", "thread")
+                for where in ("app", "other")
+            }
+            for kind, count in run["insn"]["kinds"].items()
+        }
+        for run in runs
+        if "kinds" in run.get("insn", {}) and figures[run["name"]].get("ops")
+    }
+    if not idle or idle[0] not in counts:
+        return {}
+    base = counts[idle[0]]
+    return {
+        name: {
+            kind: {
+                place: n - base[kind][place] * figures[name]["ops"] / figures[idle[0]]["ops"]
+                for place, n in places.items()
+            }
+            for kind, places in kinds.items()
+        }
+        for name, kinds in counts.items()
+        if name != idle[0]
+    }
 
 
 def _below_oracle(schemes: list[dict[str, Any]], oracles: list[dict[str, Any]]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Show a comparison: table on the terminal, Markdown, JSON, and an SVG plot.
+"""Show a comparison: tables on the terminal, Markdown, JSON, and SVG plots.
 
 Nothing is computed here: the figures come from lab/metrics.py, and a figure
 that does not exist is shown as "-", never as zero.
@@ -14,9 +14,26 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lab import damon
-from lab.metrics import ROWS, Row, ratio_series
+from lab.metrics import KERNEL_INSN_NS, ROWS, Row, ratio_series
 
 COLOURS = ("#666666", "#c44e1e", "#1e6fc4", "#2e8b3d", "#8b3d8b", "#b8860b")
+# The kinds of lab/instruments.py and the places of metrics.overhead(), for readers.
+KINDS = {
+    "scan": "scanning and choosing",
+    "fault": "page faults",
+    "migration": "migration",
+    "reclaim": "reclaim and demotion",
+    "ipi": "cross-CPU interrupts",
+    "other": "everything else",
+}
+PLACES = {
+    "process app": "processes, app CPUs",
+    "process other": "processes, other CPUs",
+    "thread app": "kernel threads, app CPUs",
+    "thread other": "kernel threads, other CPUs",
+}
+MEGA = 1e6
+LEAST = 0.05  # million instructions; what rounds to nothing everywhere is not shown
 
 
 def cell(row: Row, figures: dict[str, Any]) -> str:
@@ -36,11 +53,14 @@ def cell(row: Row, figures: dict[str, Any]) -> str:
         return f"{value:.0f} ns"
     if row.kind == "per_op":
         return f"{value:,.1f}"
-    if row.kind == "per_page":
+    if row.kind in ("per_page", "per_access"):
+        digits = 0 if row.kind == "per_page" else 2
         noise = figures.get(row.key + "_noise")
         if noise is None:
-            return f"{value:,.0f} (?)"
-        return f"within noise ({noise:,.0f})" if abs(value) <= noise else f"{value:,.0f}"
+            return f"{value:,.{digits}f} (?)"
+        if abs(value) <= noise:
+            return f"within noise ({noise:,.{digits}f})"
+        return f"{value:,.{digits}f}"
     return f"{value:,.0f}"
 
 
@@ -54,6 +74,39 @@ def table(result: dict[str, Any]) -> list[list[str]]:
         if any(figures[name].get(row.key) is not None for name in names):
             rows.append([row.label, *(cell(row, figures[name]) for name in names)])
     return rows
+
+
+def _mega(value: float) -> str:
+    return f"{round(value, 1) or 0:,.1f}"  # no -0.0
+
+
+def overhead_table(result: dict[str, Any]) -> list[list[str]]:
+    """Header and rows: million kernel instructions beyond the baseline's; [] without any."""
+    found = result["metrics"]["overhead"]
+    rows = [["million kernel instructions more than without tiering", *found]]
+    for kind, kind_label in KINDS.items():
+        for place, place_label in PLACES.items():
+            values = [counts[kind][place] / MEGA for counts in found.values()]
+            if any(abs(value) >= LEAST for value in values):
+                rows.append([f"{kind_label}: {place_label}", *map(_mega, values)])
+    for place, place_label in PLACES.items():
+        sums = [sum(count[place] for count in kinds.values()) for kinds in found.values()]
+        rows.append([f"all kinds: {place_label}", *(_mega(n / MEGA) for n in sums)])
+    return rows if found else []
+
+
+def time_table(result: dict[str, Any]) -> list[list[str]]:
+    """Header and rows: CPU seconds of the application and of kernel threads."""
+    runs = [run for run in result["contenders"] if "thread_s" in run["agent"]["measured"]]
+    rows = [["CPU time (emulated)", *(run["name"] for run in runs)]]
+    found = [run["agent"]["measured"] for run in runs]
+    for what in ("user", "system"):
+        times = [f"{measured['process_s'][what]:.2f} s" for measured in found]
+        rows.append([f"application, {what}", *times])
+    for name in sorted({name for measured in found for name in measured["thread_s"]}):
+        times = [measured["thread_s"].get(name) for measured in found]
+        rows.append([name, *("-" if t is None else f"{t:.2f} s" for t in times)])
+    return rows if runs else []
 
 
 def shift_times(result: dict[str, Any]) -> dict[str, float]:
@@ -122,6 +175,20 @@ def notes(result: dict[str, Any]) -> list[str]:
                 else "not measured, hence the (?)."
             )
         )
+    figures = result["metrics"]["figures"].values()
+    if any("memory_time" in row for row in figures):
+        lines.append(
+            "Modelled memory time: the sum over all counted accesses of the read latency that "
+            "HMAT states for their node, relative to the run without tiering. It assumes that "
+            "each of them misses all caches and that none overlaps with another. The second "
+            f"model adds {KERNEL_INSN_NS:g} ns (assumed) for each kernel instruction on the app "
+            "CPUs, and nothing for other CPUs."
+        )
+    if any("app_per_fast" in row for row in figures):
+        lines.append(
+            "Per fast-tier access gained: the same difference of kernel instructions, divided by "
+            "how many more accesses the fast tier served than without tiering."
+        )
     lines.append(
         "All contenders do the same operations; a scanner that works by the clock gets more "
         "rounds where the guest is slower. Emulated seconds are no measure of speed."
@@ -146,6 +213,25 @@ def notes(result: dict[str, Any]) -> list[str]:
             + "."
         )
     return lines
+
+
+def overhead_notes() -> list[str]:
+    """What a reader must know to use the overhead tables."""
+    return [
+        "Exact counts of instructions, without the idle loop and spinning on locks. What is "
+        "called from a kind of work belongs to it (the innermost kind counts), shared helpers "
+        "included.",
+        "Processes: in the context of any process, of the application on its CPUs; an interrupt "
+        "counts where it came. Kernel threads include idle CPUs.",
+        "Scanning and choosing: task_numa_work(), kmmscand, kpromoted but for its migrations, "
+        "kdamond but for its migrations. Page faults: all of exc_page_fault(), mostly hint faults "
+        "once a workload has its memory. Migration: migrate_misplaced_folio(), tier_promote() "
+        "with its checks and isolation, DAMON's both ways; others demote in 'reclaim'. "
+        "Cross-CPU interrupts: TLB shootdowns and some wake-ups, on the CPU that receives them; "
+        "what the sender does belongs to the work that it does it for.",
+        "CPU time: exact to the scheduler for kernel threads, by clock ticks for the "
+        "application; seconds of an emulated CPU, good for shares within a column only.",
+    ]
 
 
 def print_rows(rows: list[list[str]], stream: TextIO) -> None:
@@ -177,8 +263,9 @@ def markdown_rows(rows: list[list[str]]) -> list[str]:
 def print_table(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
     """The comparison as aligned plain text."""
     print(f"\n{result['scenario']}: {result['description']}\n", file=stream)
-    print_rows(table(result), stream)
-    print(file=stream)
+    for rows in (table(result), overhead_table(result), time_table(result)):
+        if rows:
+            print_rows(rows, stream)
     for line in notes(result):
         print(f"  {line}", file=stream)
     for failure in result["failures"]:
@@ -190,13 +277,7 @@ def markdown(result: dict[str, Any]) -> str:
     """The comparison as a page for docs/results."""
     name = result["scenario"]
     text = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        f"# {name}",
-        "",
-        result["description"] + ".",
-        "",
-        f"Measured {result['date']} with `{result['command']}` in {result['seconds']:.0f} s.",
-        "",
+        *_head(result),
         *markdown_rows(table(result)),
         "",
         *(f"- {line}" for line in notes(result)),
@@ -205,7 +286,34 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     if any("access" in run for run in result["contenders"]):
         text += [f"![hit ratio over time]({name}.svg)", ""]
+    if overhead_table(result):
+        text += ["## Overhead by kind of work", "", *markdown_rows(overhead_table(result)), ""]
+        if time_table(result):
+            text += [*markdown_rows(time_table(result)), ""]
+        text += [*(f"- {line}" for line in overhead_notes()), ""]
+        text += [f"![overhead by kind of work]({name}-overhead.svg)", ""]
     return "\n".join(text)
+
+
+def _head(result: dict[str, Any]) -> list[str]:
+    return [
+        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
+        f"# {result['scenario']}",
+        "",
+        result["description"] + ".",
+        "",
+        f"Measured {result['date']} with `{result['command']}` in {result['seconds']:.0f} s.",
+        "",
+    ]
+
+
+def _svg_head(width: int, height: int) -> list[str]:
+    return [
+        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
 
 
 def chart(
@@ -233,10 +341,7 @@ def chart(
         return height - bottom - (height - top - bottom) * value / top_y
 
     out = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
+        *_svg_head(width, height),
         f'<text x="{left}" y="20" font-size="14">{escape(title)}</text>',
     ]
     for value, label in y_ticks:
@@ -286,11 +391,49 @@ def svg(result: dict[str, Any]) -> str:
     )
 
 
+def overhead_svg(result: dict[str, Any]) -> str:
+    """Kernel instructions beyond the baseline's, a stacked bar per contender and place."""
+    width, left, right, top, step = 760, 280, 70, 62, 22
+    bars = [
+        (f"{name}: {label}", {kind: max(0.0, kinds[kind][place] / MEGA) for kind in KINDS})
+        for name, kinds in result["metrics"]["overhead"].items()
+        for place, label in PLACES.items()
+    ]
+    bars = [(label, bar) for label, bar in bars if sum(bar.values()) >= LEAST]
+    scale = (width - left - right) / max((sum(bar.values()) for _, bar in bars), default=1.0)
+    height = top + step * len(bars) + 12
+    out = [
+        *_svg_head(width, height),
+        f'<text x="12" y="20" font-size="14">{escape(result["scenario"])}: million kernel '
+        "instructions more than without tiering (less counts as none)</text>",
+    ]
+    for number, label in enumerate(KINDS.values()):
+        at = 12 + number * 124
+        out.append(
+            f'<rect x="{at}" y="34" width="10" height="10" fill="{COLOURS[-1 - number]}"/>'
+            f'<text x="{at + 14}" y="43" font-size="10">{label}</text>'
+        )
+    for number, (label, bar) in enumerate(bars):
+        y, x = top + number * step, float(left)
+        out.append(f'<text x="{left - 6}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
+        for colour, value in zip(reversed(COLOURS), bar.values(), strict=True):
+            out.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{value * scale:.1f}" height="16" '
+                f'fill="{colour}"/>'
+            )
+            x += value * scale
+        out.append(f'<text x="{x + 5:.1f}" y="{y + 13}">{sum(bar.values()):,.1f}</text>')
+    return "\n".join([*out, "</svg>", ""])
+
+
 def write(result: dict[str, Any], directory: Path) -> None:
-    """NAME.json, NAME.md and, where there is a series, NAME.svg."""
+    """NAME.json, NAME.md and, where there is something to draw, the plots."""
     directory.mkdir(parents=True, exist_ok=True)
     name = result["scenario"]
     (directory / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (directory / f"{name}.md").write_text(markdown(result), encoding="utf-8")
     if any("access" in run for run in result["contenders"]):
         (directory / f"{name}.svg").write_text(svg(result), encoding="utf-8")
+    if result["metrics"]["overhead"]:
+        path = directory / f"{name}-overhead.svg"
+        path.write_text(overhead_svg(result), encoding="utf-8")

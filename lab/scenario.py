@@ -539,7 +539,14 @@ def _plugins(scenario: Scenario, kernel: Kernel, out: Path, cache: Path) -> list
             )
         )
     if "insn" in measure.instruments:
-        args.append(instruments.insn_plugin(kernel.system_map, out / "insn.json", plugins=built))
+        args.append(
+            instruments.insn_plugin(
+                kernel.system_map,
+                out / "insn.json",
+                plugins=built,
+                apart=instruments.IDLE_SYMBOLS.union(metrics.SPIN_SYMBOLS),
+            )
+        )
     return args
 
 

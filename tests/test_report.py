@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lab import damon, metrics, report, scenario
+from lab import damon, instruments, metrics, report, scenario
 
 OPS = 100_000
 
@@ -53,6 +53,22 @@ def contender(name: str, mode: str, app: int, promoted: int, rise: float | None)
             ]
         },
     }
+
+
+def with_kinds(run: dict[str, Any], **counts: tuple[int, int, int, int]) -> dict[str, Any]:
+    """Kernel instructions by kind: of processes on CPU 0 and 1, of threads on CPU 0 and 1."""
+    run["insn"]["kinds"] = {
+        kind: {
+            "process": list(counts.get(kind, (0, 0, 0, 0))[:2]),
+            "thread": list(counts.get(kind, (0, 0, 0, 0))[2:]),
+        }
+        for kind in instruments.KINDS
+    }
+    run["agent"]["measured"] |= {
+        "process_s": {"user": 9.0, "system": 1.5},
+        "thread_s": {"kswapd0": 0.25},
+    }
+    return run
 
 
 def result(*runs: dict[str, Any], **rules: Any) -> dict[str, Any]:
@@ -244,6 +260,95 @@ def test_split_huge_page_fails_the_check() -> None:
     assert result(run, same_huge_pages=True)["failures"]
     run["agent"]["measured"]["delta"]["thp_split_page"] = 0
     assert not result(run, same_huge_pages=True)["failures"]
+
+
+def test_memory_time_is_accesses_weighted_by_latency() -> None:
+    made = result(
+        contender("none", "none", 10_000_000, 0, None),
+        contender("ours", "tiershift", 10_400_000, 200, 30.0),
+    )
+    none, ours = made["metrics"]["figures"]["none"], made["metrics"]["figures"]["ours"]
+    # Of 6000 accesses 10 % are fast; from second 30 on 80 %.
+    assert none["memory_ns"] == 600 * 100 + 5400 * 250
+    assert ours["memory_ns"] == 2700 * 100 + 3300 * 250
+    assert none["memory_time"] == none["memory_kernel_time"] == 1.0
+    assert ours["memory_time"] == pytest.approx(1_095_000 / 1_410_000)
+    assert ours["memory_kernel_time"] == pytest.approx(
+        (1_095_000 + 10_400_000) / (1_410_000 + 10_000_000)
+    )
+    assert ours["app_per_fast"] == pytest.approx(400_000 / (2700 - 600))
+    assert "app_per_fast" not in none
+    assert any("each of them misses all caches" in line for line in report.notes(made))
+
+
+def test_memory_time_is_per_operation() -> None:
+    half = contender("half", "tiershift", 5_000_000, 200, None)
+    half["agent"]["workload"]["ops"] = OPS // 2
+    half["access"] = [[t, fast / 2, slow / 2] for t, fast, slow in half["access"]]
+    made = result(contender("none", "none", 10_000_000, 0, None), half)
+    row = made["metrics"]["figures"]["half"]
+    assert row["memory_time"] == row["memory_kernel_time"] == pytest.approx(1.0)
+    assert "app_per_fast" not in row  # it gained nothing
+
+
+def test_overhead_by_kind_and_place(tmp_path: Path) -> None:
+    none = with_kinds(contender("none", "none", 1, 0, None), fault=(1_000_000, 0, 0, 0))
+    none["agent"]["workload"]["ops"] = 2 * OPS
+    rival = with_kinds(
+        contender("n2", "numab2", 1, 9, 20.0),
+        fault=(3_500_000, 0, 0, 0),
+        scan=(200_000, 0, 0, 400_000),
+        reclaim=(0, 0, 1_000, 0),
+        other=(0, -20_000, 0, 0),
+    )
+    made = result(none, rival)
+    found = made["metrics"]["overhead"]
+    assert list(found) == ["n2"]
+    # The baseline did twice the operations.
+    assert found["n2"]["fault"]["process app"] == 3_000_000
+    assert found["n2"]["scan"] == {
+        "process app": 200_000,
+        "process other": 0,
+        "thread app": 0,
+        "thread other": 400_000,
+    }
+    table = report.overhead_table(made)
+    assert table[1:4] == [
+        ["scanning and choosing: processes, app CPUs", "0.2"],
+        ["scanning and choosing: kernel threads, other CPUs", "0.4"],
+        ["page faults: processes, app CPUs", "3.0"],  # reclaim rounds to nothing
+    ]
+    assert table[4:] == [
+        ["all kinds: processes, app CPUs", "3.2"],
+        ["all kinds: processes, other CPUs", "0.0"],
+        ["all kinds: kernel threads, app CPUs", "0.0"],
+        ["all kinds: kernel threads, other CPUs", "0.4"],
+    ]
+    assert report.time_table(made)[1:] == [
+        ["application, user", "9.00 s", "9.00 s"],
+        ["application, system", "1.50 s", "1.50 s"],
+        ["kswapd0", "0.25 s", "0.25 s"],
+    ]
+    report.write(made, tmp_path)
+    assert "(made-up-overhead.svg)" in (tmp_path / "made-up.md").read_text()
+    plot = ET.fromstring((tmp_path / "made-up-overhead.svg").read_text())
+    bars: dict[str, float] = {}
+    for item in plot.iter():
+        if item.tag.endswith("rect") and item.attrib.get("height") == "16":
+            at = item.attrib["y"]
+            bars[at] = bars.get(at, 0.0) + float(item.attrib["width"])
+    long, short = bars.values()
+    assert long / short == pytest.approx(3.2 / 0.4, rel=0.01)
+    assert [item.text for item in plot.iter() if item.text in ("3.2", "0.4")] == ["3.2", "0.4"]
+
+
+def test_no_overhead_without_a_baseline_or_counts(tmp_path: Path) -> None:
+    alone = result(with_kinds(contender("n2", "numab2", 1, 9, 20.0)))
+    assert alone["metrics"]["overhead"] == {}
+    old = result(contender("none", "none", 1, 0, None), contender("n2", "numab2", 1, 9, 20.0))
+    assert report.overhead_table(old) == report.time_table(old) == []
+    report.write(old, tmp_path)
+    assert not (tmp_path / "made-up-overhead.svg").exists()
 
 
 def test_all_forms_are_written(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import math
+import os
 import shutil
 import socket
 import subprocess
@@ -128,6 +129,29 @@ def test_unknown_scenario_and_contender(tmp_path: Path) -> None:
         scenario.run_scenario(
             "redis", kernels=build.kernel, out_dir=tmp_path, cache=tmp_path, contenders=["x"]
         )
+
+
+def test_kernel_threads_and_processes_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid, (comm, ms) in enumerate([("kswapd0", 1500), ("kdamond.1", 20), ("kworker/0:1", 9)]):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(comm + "\n")
+        (tmp_path / str(pid) / "sched").write_text(
+            f"{comm} ({pid}, #threads: 1)\n---\nse.exec_start   :  77.0\n"
+            f"se.sum_exec_runtime                          :        {ms}.250000\n"
+        )
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "comm").write_text("kcompactd1\n")  # it ended: no sched
+    stat = "7 (a (b) c) S " + " ".join(["0"] * 10) + " 250 50 0 0\n"
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(stat)
+    tick = os.sysconf("SC_CLK_TCK")
+    real = Path
+    monkeypatch.setattr(agent, "Path", lambda path: real(str(path).replace("/proc", str(tmp_path))))
+    assert agent.kernel_threads() == {"kswapd0": 1.50025, "kdamond.1": 0.02025}
+    assert agent.process_times(7) == {"user": 250 / tick, "system": 50 / tick}
+    assert agent.less({"a": 3.0, "new": 2.0}, {"a": 1.0, "gone": 4.0}) == {"a": 2.0, "new": 2.0}
 
 
 def test_job_of_a_contender(tmp_path: Path) -> None:
@@ -595,7 +619,7 @@ def test_agent_measures_after_the_oracle_placed(
     workload = agent.Program(spec, tmp_path / "log", pipe=True)
     workload.wait_for("READY", 30)
     assert "PLACED" not in workload.lines
-    recorder = agent.Recorder(1.0)
+    recorder = agent.Recorder(1.0, workload.process.pid)
     assert agent.measure(job, workload, workload.process.pid, recorder) == {"placement": None}
     workload.finish(30)
     assert ("PLACED" in workload.lines) is oracle
@@ -810,6 +834,22 @@ def test_small_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert ours["hot_on_fast"] > 0.5 > none["hot_on_fast"]
     assert ours["hint_faults"] == 0
     assert none["app_kernel"] > 0
+    # Each instruction of the kernel is of one kind, and ours are not the application's.
+    for run in result["contenders"]:  # type: ignore[attr-defined]
+        kinds, cpu = run["insn"]["kinds"].values(), 0
+        assert run["insn"]["unmatched"] < 0.0001
+        assert sum(kind["process"][cpu] + kind["thread"][cpu] for kind in kinds) == pytest.approx(
+            run["insn"]["vcpus"][cpu]["kernel_work"], rel=0.001
+        )
+    more = result["metrics"]["overhead"]["tiershift"]  # type: ignore[index]
+    threads, processes = (
+        {kind: n[f"{who} app"] + n[f"{who} other"] for kind, n in more.items()}
+        for who in ("thread", "process")
+    )
+    assert threads["scan"] > 10 * abs(processes["scan"])
+    assert threads["migration"] > 10 * abs(processes["migration"])
+    times = result["contenders"][1]["agent"]["measured"]["thread_s"]  # type: ignore[index]
+    assert times["kmmscand0"] > 0 and times["kpromoted1"] > 0
     assert "fast tier serves" in shown and "pages promoted" in shown
 
 
