@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak refault bench curves shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak refault bench sweep curves shell tree refresh series check clean-runs
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,8 @@ bench:  ## every scenario, A/B; writes docs/results/
 
 curves:  ## what the scanner costs, by size and processes; writes docs/results/scanner.*
 	@$(LAB) curves
+sweep:  ## rivals with other tunables (SCENARIOS="zipf-4k ..."); writes docs/results/sweep-*
+	@$(LAB) sweep $(or $(SCENARIOS),zipf-4k hotcold-4k)
 
 shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)

@@ -6,7 +6,8 @@ The job (written by lab/scenario.py) says what to start and on which CPUs,
 which process to place on the slow node, and which files to write to switch a
 tiering mode on and off.  The order is what makes a result mean something:
 
-  1. everything off; start the service and load it, or set up the workload
+  1. everything off, tunables written (some are read when a program starts); start the
+     service and load it, or set up the workload
   2. place: migrate_pages(2) to the slow node, under the default policy
   3. verify the placement on a still machine; too little there is an error;
      then an oracle moves its own hot pages to the fast node (workloads/hotset.c)
@@ -468,6 +469,8 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     for path in job["needs"]:
         if not Path(path).exists():
             raise JobError(f"this kernel has no {path}: the mode {job['mode']} is not in it")
+    for path, value in job["settings"]:
+        write_setting(path, value)
     result: dict[str, Any] = {"schema": SCHEMA, "environment": environment()}
     service = None
     if job["service"]:

@@ -43,14 +43,17 @@ def _external(pairs: Sequence[str]) -> dict[str, Path]:
 
 
 def _scenario(
-    names: Sequence[str], args: argparse.Namespace, save: Path | None, bench: bool = True
+    scenarios: Sequence[scenario.Scenario],
+    args: argparse.Namespace,
+    save: Path | None,
+    bench: bool = True,
 ) -> int:
     started = time.monotonic()
     failed: list[str] = []
-    for name in names:
-        out_dir = cache.sub("runs") / name
+    for item in scenarios:
+        out_dir = cache.sub("runs") / item.name
         result = scenario.run_scenario(
-            name,
+            item,
             kernels=build.kernel,
             out_dir=out_dir,
             cache=cache.root(),
@@ -65,7 +68,7 @@ def _scenario(
         if save:
             report.write(result, save)
         if result["failures"]:
-            failed.append(name)
+            failed.append(item.name)
     print(f"total time: {(time.monotonic() - started) / 60:.1f} minutes")
     if failed:
         raise LabError(
@@ -77,12 +80,19 @@ def _scenario(
 
 def run(args: argparse.Namespace) -> int:
     """make run: the main job."""
-    return _scenario([args.scenario], args, RESULTS if args.save else None, bench=False)
+    chosen = [scenario.load(args.scenario)]
+    return _scenario(chosen, args, RESULTS if args.save else None, bench=False)
 
 
 def bench(args: argparse.Namespace) -> int:
     """make bench: every scenario, results kept in docs/results."""
-    return _scenario(args.scenarios or scenario.list_scenarios(), args, RESULTS)
+    names = args.scenarios or scenario.list_scenarios()
+    return _scenario([scenario.load(name) for name in names], args, RESULTS)
+
+
+def sweep(args: argparse.Namespace) -> int:
+    """make sweep: rivals with other tunables, results kept in docs/results."""
+    return _scenario([scenario.load_sweep(name) for name in args.scenarios], args, RESULTS)
 
 
 def kernels(args: argparse.Namespace) -> int:
@@ -195,6 +205,9 @@ def _parser() -> argparse.ArgumentParser:
     measuring(command)
     command = add("bench", bench, "run scenarios and write docs/results")
     command.add_argument("scenarios", nargs="*", metavar="SCENARIO")
+    measuring(command)
+    command = add("sweep", sweep, "run rivals with other tunables and write docs/results")
+    command.add_argument("scenarios", nargs="+", metavar="SCENARIO")
     measuring(command)
     command = add("kernels", kernels, "build kernels and print their paths")
     command.add_argument("flavour", nargs="*")

@@ -48,6 +48,7 @@ SHARE_OF_FINAL = 0.9
 MOVED = 0.05  # a ratio that rose by less has no convergence time
 SERIES_POINTS = 240
 KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
+SAME_RATIO = 0.005  # variants this near to the best ratio are ranked by their time
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
 
 
@@ -325,6 +326,7 @@ def derive(result: dict[str, Any]) -> dict[str, Any]:
         "figures": figures,
         "baseline": idle[0] if idle else None,
         "noise": noise,
+        "best": best_variants(result["contenders"], figures),
         "overhead": overhead(result["contenders"], figures, idle, setup["measure"]["app_cpus"]),
     }
 
@@ -384,6 +386,28 @@ def overhead(
         for name, kinds in counts.items()
         if name != idle[0]
     }
+
+
+def best_variants(runs: list[dict[str, Any]], figures: dict[str, Any]) -> dict[str, str]:
+    """{mode: contender} of each rival that was run with several sets of tunables.
+
+    The best has the highest hit ratio at the end; among equal ones, the least time to
+    90 % of the best scheme's ratio (of its own after a move of the hot set).
+    """
+    found: dict[str, str] = {}
+    for mode in dict.fromkeys(run["mode"] for run in runs):
+        names = [run["name"] for run in runs if run["mode"] == mode]
+        if mode in ("none", "oracle", "tiershift") or len(names) == 1:
+            continue
+        ratio = {name: figures[name].get("hit_ratio_end") or 0.0 for name in names}
+        equal = [name for name in names if ratio[name] >= max(ratio.values()) - SAME_RATIO]
+        found[mode] = min(equal, key=lambda name: (_time_to_rank(figures[name]), -ratio[name]))
+    return found
+
+
+def _time_to_rank(row: dict[str, Any]) -> float:
+    times = (row.get(key) for key in ("t90_best_s", "t90_again_s"))
+    return next((t for t in times if t is not None), float("inf"))
 
 
 def _below_oracle(schemes: list[dict[str, Any]], oracles: list[dict[str, Any]]) -> None:

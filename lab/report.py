@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lab import damon
-from lab.metrics import KERNEL_INSN_NS, ROWS, Row, ratio_series
+from lab.metrics import KERNEL_INSN_NS, ROWS, SAME_RATIO, Row, ratio_series
 
 COLOURS = ("#666666", "#c44e1e", "#1e6fc4", "#2e8b3d", "#8b3d8b", "#b8860b")
 # The kinds of lab/instruments.py and the places of metrics.overhead(), for readers.
@@ -31,6 +31,17 @@ PLACES = {
     "process other": "processes, other CPUs",
     "thread app": "kernel threads, app CPUs",
     "thread other": "kernel threads, other CPUs",
+}
+# What a sweep compares, with names that can stand alone.
+SWEEP_ROWS = {
+    "hit_ratio_end": "hit ratio at the end",
+    "memory_kernel_time": "modelled memory and kernel time",
+    "t90_best_s": "t90",
+    "t90_again_s": "t90 after the move",
+    "promoted": "promoted",
+    "demoted": "demoted",
+    "app_per_page": "app kernel insns per promoted page",
+    "all_per_page": "all kernel insns per promoted page",
 }
 MEGA = 1e6
 LEAST = 0.05  # million instructions; what rounds to nothing everywhere is not shown
@@ -74,6 +85,22 @@ def table(result: dict[str, Any]) -> list[list[str]]:
         if any(figures[name].get(row.key) is not None for name in names):
             rows.append([row.label, *(cell(row, figures[name]) for name in names)])
     return rows
+
+
+def sweep_table(result: dict[str, Any]) -> list[list[str]]:
+    """Header and a row per contender, the best variant of each rival marked; [] if no sweep."""
+    metrics, best = result["metrics"], result["metrics"]["best"].values()
+    shown = [
+        row
+        for row in ROWS
+        if row.key in SWEEP_ROWS
+        and any(figures.get(row.key) is not None for figures in metrics["figures"].values())
+    ]
+    rows = [["", *(SWEEP_ROWS[row.key] for row in shown)]]
+    for name, figures in metrics["figures"].items():
+        mark = " (best)" if name in best else ""
+        rows.append([name + mark, *(cell(row, figures) for row in shown)])
+    return rows if best else []
 
 
 def _mega(value: float) -> str:
@@ -193,6 +220,13 @@ def notes(result: dict[str, Any]) -> list[str]:
         "All contenders do the same operations; a scanner that works by the clock gets more "
         "rounds where the guest is slower. Emulated seconds are no measure of speed."
     )
+    if result["metrics"]["best"]:
+        lines.append(
+            "Best: of each rival's variants the one with the highest hit ratio at the end; if "
+            f"several are within {100 * SAME_RATIO:g} points of it, the one with the least t90, "
+            "the time to 90 % of the ratio of the best scheme in this table. tiershift has its "
+            "defaults."
+        )
     if any(run["mode"] == "damon" for run in result["contenders"]):
         lines.append(
             "DAMON's moves are no promotions to the kernel (pgpromote_success); its pages "
@@ -234,6 +268,12 @@ def overhead_notes() -> list[str]:
     ]
 
 
+def _tables(result: dict[str, Any]) -> list[list[list[str]]]:
+    if swept := sweep_table(result):
+        return [swept]
+    return [table(result), overhead_table(result), time_table(result)]
+
+
 def print_rows(rows: list[list[str]], stream: TextIO) -> None:
     """Header and rows as aligned plain text."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -263,7 +303,7 @@ def markdown_rows(rows: list[list[str]]) -> list[str]:
 def print_table(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
     """The comparison as aligned plain text."""
     print(f"\n{result['scenario']}: {result['description']}\n", file=stream)
-    for rows in (table(result), overhead_table(result), time_table(result)):
+    for rows in _tables(result):
         if rows:
             print_rows(rows, stream)
     for line in notes(result):
@@ -278,12 +318,14 @@ def markdown(result: dict[str, Any]) -> str:
     name = result["scenario"]
     text = [
         *_head(result),
-        *markdown_rows(table(result)),
+        *markdown_rows(_tables(result)[0]),
         "",
         *(f"- {line}" for line in notes(result)),
         *(f"- **Failed check:** {failure}" for failure in result["failures"]),
         "",
     ]
+    if sweep_table(result):  # with too many lines for a plot
+        return "\n".join(text)
     if any("access" in run for run in result["contenders"]):
         text += [f"![hit ratio over time]({name}.svg)", ""]
     if overhead_table(result):
@@ -432,6 +474,8 @@ def write(result: dict[str, Any], directory: Path) -> None:
     name = result["scenario"]
     (directory / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (directory / f"{name}.md").write_text(markdown(result), encoding="utf-8")
+    if sweep_table(result):
+        return
     if any("access" in run for run in result["contenders"]):
         (directory / f"{name}.svg").write_text(svg(result), encoding="utf-8")
     if result["metrics"]["overhead"]:

@@ -32,6 +32,7 @@ from lab.errors import LabError
 
 SCHEMA = 1
 DIRECTORY = Path(__file__).parent / "scenarios"
+SWEEP = Path(__file__).parent / "sweep.toml"
 # What runs in the guest: the agent, and the part of this package that it imports.
 AGENT = ("__init__.py", "agent.py", "damon.py")
 INSTRUMENTS = ("access", "insn")
@@ -171,6 +172,13 @@ class Scenario:
     bench: bool = True  # false: needs a program that only its user has
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """lab/sweep.toml: rivals with other tunables, for any scenario."""
+
+    variant: list[Contender]
+
+
 # --- reading a file -----------------------------------------------------------
 
 
@@ -212,12 +220,16 @@ def _build(kind: Any, data: Any, where: str) -> Any:
     return kind(**values)
 
 
-def parse(name: str, text: str, where: str) -> Scenario:
-    """A scenario from TOML text; every mistake is a LabError naming file and key."""
+def _toml(text: str, where: str) -> dict[str, Any]:
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise LabError(f"{where}: {error}", "fix the TOML syntax") from error
+
+
+def parse(name: str, text: str, where: str) -> Scenario:
+    """A scenario from TOML text; every mistake is a LabError naming file and key."""
+    data = _toml(text, where)
     if "name" in data:
         raise LabError(f"{where}: unknown key 'name'", "a scenario is named by its file")
     scenario: Scenario = _build(Scenario, {"name": name, **data}, where)
@@ -319,6 +331,30 @@ def load(name: str) -> Scenario:
     return parse(name, path.read_text(encoding="utf-8"), path.name)
 
 
+def load_sweep(name: str) -> Scenario:
+    """A scenario with the variants of lab/sweep.toml instead of its rivals.
+
+    Its first contender without tiering and tiershift's defaults stay, to compare with.
+    A variant that promotes nothing is a finding there, no failure.
+    """
+    scenario = load(name)
+    where = SWEEP.name
+    sweep: Sweep = _build(Sweep, _toml(SWEEP.read_text(encoding="utf-8"), where), where)
+    modes = [contender.mode for contender in scenario.contender]
+    missing = {"none", "tiershift", *(v.mode for v in sweep.variant)} - {*modes}
+    if missing:
+        raise LabError(f"scenario {name} has no contender of mode {', '.join(sorted(missing))}")
+    kept = [scenario.contender[modes.index(mode)] for mode in ("none", "tiershift")]
+    swept = dataclasses.replace(
+        scenario,
+        name=f"sweep-{name}",
+        contender=[*kept, *sweep.variant],
+        check=dataclasses.replace(scenario.check, rival_must_promote=False),
+    )
+    _validate(swept, f"{where} for {name}")
+    return swept
+
+
 # --- the job for the agent ----------------------------------------------------
 
 
@@ -401,7 +437,8 @@ def make_job(
     return {
         "out": str(out),
         "mode": contender.mode,
-        "enter": [*contender.settings.items(), demotion, *mode.enter],
+        "settings": [*contender.settings.items()],
+        "enter": [demotion, *mode.enter],
         "leave": [*mode.leave, (DEMOTION, "0")],
         "needs": [*mode.needs],
         "damon": damon_job(contender, machine),
@@ -630,7 +667,7 @@ def _remember(cache: Path, key: str, seconds: float) -> None:
 
 
 def run_scenario(
-    name: str,
+    scenario: Scenario,
     *,
     kernels: Callable[[str], Kernel],
     out_dir: Path,
@@ -647,7 +684,7 @@ def run_scenario(
     The result's "failures" lists the checks that did not hold; a comparison
     with any is not to be trusted, and the caller must say so.
     """
-    scenario = load(name)
+    name = scenario.name
     known = [contender.name for contender in scenario.contender]
     for wanted in contenders or []:
         if wanted not in known:

@@ -351,6 +351,39 @@ def test_no_overhead_without_a_baseline_or_counts(tmp_path: Path) -> None:
     assert not (tmp_path / "made-up-overhead.svg").exists()
 
 
+def test_best_variant_by_ratio_then_by_time(tmp_path: Path) -> None:
+    slow, quick, low = (
+        contender(name, "numab2", 12_000_000, 100, rise)
+        for name, rise in (("slow", 30.0), ("quick", 20.0), ("low", 5.0))
+    )
+    slow["access"][-1][1] += 1  # 0.1 points more, which is no difference
+    slow["access"][-1][2] -= 1
+    low["access"] = [[t, fast * 0.9, slow + fast * 0.1] for t, fast, slow in low["access"]]
+    made = result(
+        contender("none", "none", 10_000_000, 0, None),
+        contender("ours", "tiershift", 10_400_000, 200, 1.0),
+        slow,
+        quick,
+        low,
+        contender("damon", "damon", 1, 9, 20.0),
+    )
+    assert made["metrics"]["best"] == {"numab2": "quick"}
+    slow["access"][-1][1] += 7
+    slow["access"][-1][2] -= 7
+    assert metrics.derive(made)["best"] == {"numab2": "slow"}
+    table = report.sweep_table(made)
+    assert [row[0] for row in table] == [
+        *("", "none", "ours", "slow", "quick (best)", "low", "damon"),
+    ]
+    shown = dict(zip(table[0], table[4], strict=True))
+    assert (shown["hit ratio at the end"], shown["t90"]) == ("80.0%", "22.0 s")
+    assert (shown["promoted"], shown["demoted"]) == ("100", "3")
+    assert shown["app kernel insns per promoted page"] == "20,000 (?)"
+    report.write(made, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made-up.json", "made-up.md"]
+    assert "| quick (best) | 80.0% |" in (tmp_path / "made-up.md").read_text()
+
+
 def test_all_forms_are_written(tmp_path: Path) -> None:
     made = result(
         contender("none", "none", 10_000_000, 0, None),
@@ -365,6 +398,7 @@ def test_all_forms_are_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "made-up.json").read_text())["schema"] == scenario.SCHEMA
     text = (tmp_path / "made-up.md").read_text()
     assert "| pages promoted | 0 | 100 |" in text
+    assert "(best)" not in text
     plot = ET.fromstring((tmp_path / "made-up.svg").read_text())
     drawn = [item for item in plot.iter() if item.tag.endswith("polyline")]
     assert len(drawn) == 2

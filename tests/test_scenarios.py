@@ -127,8 +127,49 @@ def test_unknown_scenario_and_contender(tmp_path: Path) -> None:
         scenario.load("nonsense")
     with pytest.raises(LabError, match="no contender"):
         scenario.run_scenario(
-            "redis", kernels=build.kernel, out_dir=tmp_path, cache=tmp_path, contenders=["x"]
+            scenario.load("redis"),
+            kernels=build.kernel,
+            out_dir=tmp_path,
+            cache=tmp_path,
+            contenders=["x"],
         )
+
+
+def test_sweep_runs_variants_beside_tiershift() -> None:
+    for name in scenario.list_scenarios():
+        modes = {contender.mode for contender in scenario.load(name).contender}
+        if not {"none", "numab2", "damon", "tiershift"} <= modes:
+            with pytest.raises(LabError, match="no contender of mode"):
+                scenario.load_sweep(name)
+            continue
+        swept = scenario.load_sweep(name)
+        assert swept.name == f"sweep-{name}" and not swept.check.rival_must_promote
+        assert swept.workload == scenario.load(name).workload
+        modes_swept = [contender.mode for contender in swept.contender]
+        assert modes_swept[:2] == ["none", "tiershift"]
+        assert swept.contender[1] in scenario.load(name).contender
+        assert 4 <= modes_swept.count("numab2") <= 6 and 3 <= modes_swept.count("damon") <= 4
+        tuned = [(c.mode, c.settings, c.damon) for c in swept.contender]
+        assert all(tuned.count(item) == 1 for item in tuned), "two variants are the same"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[variant]]\nname = 'x'\nmode = 'numab3'\nkernel = 'base'", "numab3"),
+        ("[[variant]]\nname = 'none'\nmode = 'damon'\nkernel = 'base'", "two contenders"),
+        ("[[variant]]\nname = 'x'\nmode = 'damon'\nkernel = 'base'\ndamon = { a = 1 }", "'a'"),
+        ("[[variant]", "sweep.toml"),
+    ],
+)
+def test_mistakes_in_a_sweep_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    (tmp_path / "sweep.toml").write_text(text)
+    monkeypatch.setattr(scenario, "SWEEP", tmp_path / "sweep.toml")
+    with pytest.raises(LabError) as caught:
+        scenario.load_sweep("zipf-4k")
+    assert words in str(caught.value)
 
 
 def test_kernel_threads_and_processes_are_timed(
@@ -167,7 +208,7 @@ def test_job_of_a_contender(tmp_path: Path) -> None:
     assert job["workload"]["argv"] == [str(tmp_path / "bin" / "fake"), "--ops", "1000"]
     assert ("/proc/sys/kernel/numa_balancing", "2") in job["enter"]
     assert ("/proc/sys/kernel/numa_balancing", "0") in job["leave"]
-    assert (job["damon"], job["oracle"]) == (None, False)
+    assert (job["damon"], job["oracle"], job["settings"]) == (None, False, [])
     with pytest.raises(LabError, match="--external hotset"):
         scenario.make_job(parsed, parsed.contender[0], tmp_path, {"labmark": fake}, {})
 
@@ -809,7 +850,7 @@ def run_small(
     monkeypatch.setattr(scenario, "DIRECTORY", directory)
     progress = io.StringIO()
     result = scenario.run_scenario(
-        "small",
+        scenario.load("small"),
         kernels=build.kernel,
         out_dir=tmp_path / "out",
         cache=cache.root(),
