@@ -13,7 +13,11 @@ from lab.build import KernelImage
 from lab.ktap import Case
 from lab.selftests import Program
 
-TIER = (Program("promote_test", timeout_s=180), Program("kmmscand_test", timeout_s=300))
+TIER = (
+    Program("promote_test", timeout_s=180),
+    Program("kmmscand_test", timeout_s=300),
+    Program("kmmscand_edge_test", timeout_s=400),
+)
 
 
 def _report(subtests: pytest.Subtests, cases: dict[str, list[Case]]) -> None:

@@ -6,18 +6,9 @@
  *
  * With /sys/kernel/debug/kmmscand/fault_young set, the test "young" must fail.
  */
-#include <dirent.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
+#include "kmmscand_util.h"
 
-#include "tier_util.h"
-
-#define KMMSCAND	"/sys/kernel/mm/kmmscand/"
 #define IDLE		"/sys/kernel/mm/page_idle/bitmap"
-#define BLOCKS		"/sys/devices/system/memory/"
-#define NODES		"/sys/devices/system/node/"
 #define HOT		(8UL << 20)
 #define COLD		(32UL << 20)
 #define NR_HOT		(HOT / PAGE)
@@ -27,45 +18,7 @@
 #define HOTPLUG_S	15
 #define CPU_S		8
 
-static int fast, slow;
-static char old_period[32], old_threshold[32];
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
-static int enable(bool on)
-{
-	return write_file(KMMSCAND "enabled", on ? "1" : "0");
-}
-
-static long event_count(const char *name)
-{
-	char line[256], key[128];
-	long val = -1, v;
-	FILE *f = fopen("/proc/vmstat", "r");
-
-	if (!f)
-		return -1;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%127s %ld", key, &v) == 2 && !strcmp(key, name))
-			val = v;
-	fclose(f);
-	return val;
-}
-
-static void touch(const char *addr, size_t len)
-{
-	size_t i;
-
-	/* The asm keeps the load from being optimised away. */
-	for (i = 0; i < len; i += PAGE)
-		asm volatile("" : : "r" (addr[i]) : "memory");
-}
+static char old_threshold[32];
 
 static bool refused(const char *file, const char *text)
 {
@@ -242,23 +195,13 @@ static void test_stale(void)
 static double thread_seconds(const char *comm)
 {
 	unsigned long user, system;
-	char path[300], buf[512];
-	struct dirent *entry;
-	double seconds = -1;
-	DIR *dir = opendir("/proc");
+	char path[64], buf[512];
 
-	while (dir && seconds < 0 && (entry = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
-		if (!read_file(path, buf, sizeof(buf)) || strcmp(buf, comm))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
-		if (read_file(path, buf, sizeof(buf)) &&
-		    sscanf(strrchr(buf, ')') + 1, STAT_TIMES, &user, &system) == 2)
-			seconds = (double)(user + system) / sysconf(_SC_CLK_TCK);
-	}
-	if (dir)
-		closedir(dir);
-	return seconds;
+	snprintf(path, sizeof(path), "/proc/%d/stat", thread_pid(comm));
+	if (!read_file(path, buf, sizeof(buf)) ||
+	    sscanf(strrchr(buf, ')') + 1, STAT_TIMES, &user, &system) != 2)
+		return -1;
+	return (double)(user + system) / sysconf(_SC_CLK_TCK);
 }
 
 /* With much to scan all the time, the scanner still keeps to its share of a CPU. */
@@ -375,19 +318,6 @@ static void test_young(void)
 	unmap_on(p, HOT);
 }
 
-/* Keeps its memory on the slow node hot and checks it. */
-static void load_touch(void)
-{
-	char *p = map_on(HOT, slow, false);
-
-	if (!p)
-		exit(2);
-	fill(p, HOT);
-	for (;;)
-		if (!intact(p, HOT))
-			exit(1);
-}
-
 /* Address spaces come, grow, shrink, exec and go. */
 static void load_fork(void)
 {
@@ -443,78 +373,28 @@ static void test_toggle(void)
 	pid_t pids[3];
 	int i;
 
-	for (i = 0; i < nr; i++) {
-		pids[i] = fork();
-		if (!pids[i])
-			load[i]();
-	}
+	for (i = 0; i < nr; i++)
+		pids[i] = start_load(load[i]);
 	while (now() < end) {
 		ok &= !enable(true);
 		usleep(100000 + toggles % 7 * 50000);
 		ok &= !enable(false);
 		toggles++;
 	}
-	for (i = 0; i < nr; i++) {
-		int status;
-
-		/* They run until killed; whoever has ended has found an error. */
-		if (waitpid(pids[i], &status, WNOHANG) != 0) {
-			ksft_print_msg("load %d ended with status %#x\n", i, status);
-			ok = false;
-			continue;
-		}
-		kill(pids[i], SIGKILL);
-		waitpid(pids[i], &status, 0);
-	}
+	for (i = 0; i < nr; i++)
+		ok &= stop_load(pids[i]);
 	ksft_print_msg("%u times on and off\n", toggles);
 	ksft_test_result(ok, "toggled under load, nothing lost\n");
 }
 
-/* The memory blocks of the slow node; returns how many were found. */
-static int slow_blocks(int *blocks, int max)
-{
-	char path[128], buf[64];
-	struct dirent *entry;
-	int id, n = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), NODES "node%d", slow);
-	dir = opendir(path);
-	if (!dir)
-		return 0;
-	while (n < max && (entry = readdir(dir))) {
-		if (sscanf(entry->d_name, "memory%d", &id) != 1)
-			continue;
-		snprintf(path, sizeof(path), BLOCKS "memory%d/removable", id);
-		if (read_file(path, buf, sizeof(buf)) && !strcmp(buf, "1"))
-			blocks[n++] = id;
-	}
-	closedir(dir);
-	return n;
-}
-
-static int set_block(int id, const char *state)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), BLOCKS "memory%d/state", id);
-	return write_file(path, state);
-}
-
-static void on_alarm(int sig)
-{
-}
-
 /*
  * Memory of the slow node goes offline and comes back while its pages are scanned
- * and promoted.  An alarm ends an attempt that takes too long: offlining tries
- * until it has succeeded.
+ * and promoted.
  */
 static void test_hotplug(void)
 {
-	struct sigaction action = { .sa_handler = on_alarm };
 	double end = now() + HOTPLUG_S;
-	int blocks[64], nr, i, off = 0, failed = 0, status;
+	int blocks[64], nr, i, off = 0, failed = 0;
 	pid_t pids[2];
 	bool ok;
 
@@ -523,19 +403,13 @@ static void test_hotplug(void)
 		ksft_test_result_skip("no removable memory on the slow node\n");
 		return;
 	}
-	sigaction(SIGALRM, &action, NULL);
-	pids[0] = fork();
-	if (!pids[0])
-		load_touch();
-	pids[1] = fork();
-	if (!pids[1])
-		load_fork();
+	pids[0] = start_load(load_touch);
+	pids[1] = start_load(load_fork);
 
 	write_file(KMMSCAND "hot_threshold", "1");
 	ok = !enable(true);
 	for (i = 0; nr && now() < end; i++) {
-		alarm(5);
-		if (set_block(blocks[i % nr], "offline")) {
+		if (set_block_offline(blocks[i % nr])) {
 			/* It holds something that does not move: no use to insist. */
 			failed++;
 			blocks[i % nr] = blocks[nr - 1];
@@ -544,14 +418,10 @@ static void test_hotplug(void)
 			off++;
 			ok &= !set_block(blocks[i % nr], "online");
 		}
-		alarm(0);
 	}
 	ok &= !enable(false);
-	for (i = 0; i < 2; i++) {
-		ok &= !waitpid(pids[i], &status, WNOHANG);
-		kill(pids[i], SIGKILL);
-		waitpid(pids[i], &status, 0);
-	}
+	for (i = 0; i < 2; i++)
+		ok &= stop_load(pids[i]);
 	ksft_print_msg("%d of %d attempts to take a block offline succeeded\n", off,
 		       off + failed);
 	write_file(KMMSCAND "hot_threshold", old_threshold);
@@ -576,32 +446,10 @@ static const struct tier_test tests[] = {
 
 int main(int argc, char **argv)
 {
-	char buf[32];
-
-	ksft_print_header();
-	if (geteuid())
-		ksft_exit_skip("needs root\n");
-	if (!read_file(KMMSCAND "enabled", buf, sizeof(buf)))
-		ksft_exit_skip("no " KMMSCAND " (CONFIG_KMMSCAND)\n");
-	if (!strcmp(buf, "1"))
-		ksft_exit_skip("kmmscand is in use\n");
-
-	if (!find_tiers(&fast, &slow)) {
-		/* Also a result: it must say so. */
-		ksft_set_plan(1);
-		ksft_test_result(enable(true) == -ENODEV,
-				 "enabling without a slow tier: ENODEV\n");
-		ksft_finished();
-	}
-	read_file(KMMSCAND "scan_period_ms", old_period, sizeof(old_period));
+	begin_kmmscand_tests();
 	read_file(KMMSCAND "hot_threshold", old_threshold, sizeof(old_threshold));
 	/* Emulated machines are slow enough without waiting for rounds. */
-	write_file(KMMSCAND "scan_period_ms", "200");
-
-	ksft_print_msg("fast node %d, slow node %d\n", fast, slow);
+	change(KMMSCAND "scan_period_ms", "200");
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
-
-	write_file(KMMSCAND "scan_period_ms", old_period);
-	write_file(KMMSCAND "hot_threshold", old_threshold);
 	ksft_finished();
 }

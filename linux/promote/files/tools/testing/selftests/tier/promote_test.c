@@ -7,13 +7,10 @@
  * With /sys/kernel/debug/tier/fault_watermark set, the test "full" must fail; with
  * fault_split the test "fragmented".
  */
+#include "tier_fill.h"
 #include "tier_util.h"
 
 #define PROMOTE	"/sys/kernel/debug/tier/promote"
-#define THP	"/sys/kernel/mm/transparent_hugepage/"
-#define MIN_FREE "/proc/sys/vm/min_free_kbytes"
-/* Per-CPU lists of free pages; 0 lets them grow to a thousand pages */
-#define PCP_HIGH "/proc/sys/vm/percpu_pagelist_high_fraction"
 #define NR_4K	64UL
 #define NR_HUGE	8UL
 
@@ -153,92 +150,6 @@ static void test_huge(void)
 	unmap_on(p, NR_HUGE * HUGE);
 }
 
-/*
- * Pages that could still be taken from the node before its fullest zone reaches
- * the high watermark; what tier_target_has_room() looks at.
- */
-static long room(int nid)
-{
-	long free = 0, high = 0, managed = 0, prot, best = -1000000;
-	bool here = false;
-	char line[512];
-	int n;
-	FILE *f = fopen("/proc/zoneinfo", "r");
-
-	if (!f)
-		return best;
-	while (fgets(line, sizeof(line), f)) {
-		char key[32], *p;
-		long val;
-
-		if (sscanf(line, "Node %d, zone", &n) == 1)
-			here = n == nid;
-		if (!here)
-			continue;
-		if (sscanf(line, " pages free %ld", &val) == 1) {
-			free = val;
-		} else if (sscanf(line, " %31s %ld", key, &val) == 2) {
-			if (!strcmp(key, "high"))
-				high = val;
-			else if (!strcmp(key, "managed"))
-				managed = val;
-		}
-		p = strstr(line, "protection: (");
-		if (!p || !managed)
-			continue;
-		/* The last one is for allocations from the highest zone. */
-		p = strrchr(p, ',');
-		prot = p ? strtol(p + 1, NULL, 10) : 0;
-		if (free - high - prot > best)
-			best = free - high - prot;
-	}
-	fclose(f);
-	return best;
-}
-
-/*
- * Fill the fast node with small pages until hardly a huge page fits above its
- * high watermark.  What is left covers what the per-CPU lists may grab at once, so
- * that nobody is asked to reclaim.
- */
-static char *fill_fast(size_t *len)
-{
-	unsigned long mask = 1UL << fast;
-	size_t size = 1UL << 36, used = 0;
-	int settled = 0;
-	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	madvise(p, size, MADV_NOHUGEPAGE);
-	if (syscall(__NR_mbind, p, size, MPOL_BIND, &mask,
-		    (unsigned long)MAX_NODES + 1, 0))
-		return NULL;
-	while (used < size) {
-		long left = room(fast) - 256, i;
-
-		/*
-		 * Others free memory late (per-CPU lists, RCU, the quarantine of
-		 * KASAN): full is what stays full.
-		 */
-		if (left <= 0) {
-			if (++settled == 5)
-				break;
-			usleep(100000);
-			continue;
-		}
-		settled = 0;
-		/* Per-CPU lists blur the counters: in small steps to the end. */
-		left = left > 4096 ? left / 2 : left > 32 ? 32 : left;
-		for (i = 0; i < left; i++, used += PAGE)
-			p[used] = 1;
-	}
-	munmap(p + used, size - used);
-	*len = used;
-	return p;
-}
-
 static void test_full(void)
 {
 	char *hog, *p = map_huge();
@@ -253,7 +164,7 @@ static void test_full(void)
 	}
 	fill(p, NR_HUGE * HUGE);
 	before = huge_kb(p);
-	hog = fill_fast(&len);
+	hog = fill_node(fast, &len);
 	if (!hog) {
 		ksft_test_result_skip("cannot fill the fast node\n");
 		unmap_on(p, NR_HUGE * HUGE);
@@ -271,16 +182,12 @@ static void test_full(void)
 	unmap_on(p, NR_HUGE * HUGE);
 }
 
-/*
- * Plenty of free memory on the fast node, but hardly any in huge blocks: those
- * are taken first, then the rest is filled, then every other small page is freed.
- */
+/* Plenty of free memory on the fast node, but hardly any in huge blocks. */
 static void test_fragmented(void)
 {
-	char defrag[64] = "", proactive[16] = "", min_free[32] = "";
 	char *blocks, *hog, *p = map_huge();
-	size_t len = 0, hole, blocks_len = 1UL << 34, used = 0;
-	unsigned long i, nomem = 0, moved = 0, mask = 1UL << fast;
+	size_t len = 0, blocks_len = 0;
+	unsigned long i, nomem = 0, moved = 0;
 	long before;
 	bool ok;
 
@@ -291,38 +198,16 @@ static void test_fragmented(void)
 	fill(p, NR_HUGE * HUGE);
 	before = huge_kb(p);
 
-	/*
-	 * Nobody is to make huge blocks while we use them up, and only a handful
-	 * may be left below the watermark (THP raises it a lot).  But enough that
-	 * imprecise counters do not lead us into the OOM killer.
-	 */
-	read_file(THP "defrag", defrag, sizeof(defrag));
-	read_file("/proc/sys/vm/compaction_proactiveness", proactive, sizeof(proactive));
-	read_file(MIN_FREE, min_free, sizeof(min_free));
-	write_file(MIN_FREE, "4096");
-	write_file(THP "defrag", "never");
-	write_file("/proc/sys/vm/compaction_proactiveness", "0");
-
-	blocks = mmap(NULL, blocks_len, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (blocks == MAP_FAILED ||
-	    syscall(__NR_mbind, blocks, blocks_len, MPOL_BIND, &mask,
-		    (unsigned long)MAX_NODES + 1, 0)) {
+	/* 96 MiB are to be fragmented, if there is that much. */
+	blocks = use_up_blocks(fast, 24576, &blocks_len);
+	if (!blocks) {
 		ksft_test_result_skip("cannot map: %s\n", strerror(errno));
-		goto restore;
+		goto unmap;
 	}
-	madvise(blocks, blocks_len, MADV_HUGEPAGE);
-	used = -(uintptr_t)blocks & (HUGE - 1);
-	/* Leave 96 MiB to be fragmented, if there is that much. */
-	while (used + HUGE <= blocks_len && room(fast) > 24576 + 1024) {
-		blocks[used] = 1;
-		used += HUGE;
-	}
-	hog = fill_fast(&len);
+	hog = fill_node(fast, &len);
 	ok = hog;
 	if (hog) {
-		for (hole = 0; hole + PAGE < len; hole += 2 * PAGE)
-			madvise(hog + hole, PAGE, MADV_DONTNEED);
+		punch_holes(hog, len);
 		for (i = 0; i < NR_HUGE; i++) {
 			int err = promote(pfn_of(p + i * HUGE), PER_HUGE, fast);
 
@@ -343,17 +228,8 @@ static void test_fragmented(void)
 	}
 	munmap(blocks, blocks_len);
 	ksft_test_result(ok, "fast node fragmented: ENOMEM, nothing split\n");
-restore:
+unmap:
 	unmap_on(p, NR_HUGE * HUGE);
-	write_file(MIN_FREE, min_free);
-	write_file("/proc/sys/vm/compaction_proactiveness", proactive);
-	/* "always defer [madvise] never" -> what is in brackets */
-	if (strchr(defrag, '[')) {
-		char *word = strchr(defrag, '[') + 1;
-
-		word[strcspn(word, "]")] = '\0';
-		write_file(THP "defrag", word);
-	}
 }
 
 static const struct tier_test tests[] = {
@@ -377,8 +253,7 @@ int main(int argc, char **argv)
 		ksft_exit_skip("no slow memory tier\n");
 
 	ksft_print_msg("fast node %d, slow node %d\n", fast, slow);
-	write_file(PCP_HIGH, "1000");
+	change(PCP_HIGH, "1000");
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
-	write_file(PCP_HIGH, "0");
 	ksft_finished();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the memory tier tests share: nodes, placement, page frame numbers.
+ * What the memory tier tests share: settings, nodes, placement, page frame numbers.
  * No libnuma, so that the tests build anywhere.
  */
 #ifndef _TIER_UTIL_H
@@ -26,6 +26,7 @@
 #define MADV_COLLAPSE	25
 #endif
 
+#define THP	"/sys/kernel/mm/transparent_hugepage/"
 #define MAX_NODES	64
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
@@ -61,6 +62,41 @@ static bool read_file(const char *path, char *buf, size_t size)
 	buf[n] = '\0';
 	buf[strcspn(buf, "\n")] = '\0';
 	return true;
+}
+
+/* Settings that have been changed, and what they were */
+static struct {
+	char path[96];
+	char value[128];
+} changed[64];
+static unsigned int nr_changed;
+/* How many of them stay when a test ends */
+static unsigned int nr_kept;
+
+/* Change a setting until the test ends, or all tests.  Returns 0 or -errno. */
+static int change(const char *path, const char *value)
+{
+	char old[128], *word = old;
+
+	if (nr_changed == ARRAY_SIZE(changed) || !read_file(path, old, sizeof(old)))
+		return -ENOENT;
+	/* "always [madvise] never" -> what is in brackets */
+	if (strchr(old, '[')) {
+		word = strchr(old, '[') + 1;
+		word[strcspn(word, "]")] = '\0';
+	}
+	snprintf(changed[nr_changed].path, sizeof(changed[0].path), "%s", path);
+	snprintf(changed[nr_changed].value, sizeof(changed[0].value), "%s", word);
+	nr_changed++;
+	return write_file(path, value);
+}
+
+static void restore_settings(void)
+{
+	while (nr_changed > nr_kept) {
+		nr_changed--;
+		write_file(changed[nr_changed].path, changed[nr_changed].value);
+	}
 }
 
 /* "0,2-3" -> bit mask */
@@ -134,19 +170,33 @@ static int node_of(void *addr)
 	return status;
 }
 
-/* Frame of a present page, or 0. */
-static uint64_t pfn_of(const void *addr)
+/* The pagemap entry of an address, 0 if there is none */
+static uint64_t pagemap_of(const char *addr)
 {
-	uint64_t ent = 0;
+	uint64_t entry = 0;
 	int fd = open("/proc/self/pagemap", O_RDONLY);
 
 	if (fd < 0)
 		return 0;
-	if (pread(fd, &ent, sizeof(ent), (uintptr_t)addr / PAGE * sizeof(ent)) !=
-	    sizeof(ent) || !(ent >> 63))
-		ent = 0;
+	if (pread(fd, &entry, sizeof(entry), (uintptr_t)addr / PAGE * sizeof(entry)) !=
+	    sizeof(entry))
+		entry = 0;
 	close(fd);
-	return ent & ((1ULL << 55) - 1);
+	return entry;
+}
+
+/* What is in the entry: the frame if present, else type and offset of a swap entry */
+static uint64_t pagemap_value(uint64_t entry)
+{
+	return entry & ((1ULL << 55) - 1);
+}
+
+/* Frame of a present page, or 0. */
+static uint64_t pfn_of(const char *addr)
+{
+	uint64_t entry = pagemap_of(addr);
+
+	return entry >> 63 ? pagemap_value(entry) : 0;
 }
 
 /* How many of the pages are on the node? */
@@ -278,9 +328,14 @@ static void run_tests(const struct tier_test *tests, int nr, int argc, char **ar
 	for (i = 0; i < nr; i++)
 		plan += chosen(tests[i].name, argc, argv);
 	ksft_set_plan(plan);
-	for (i = 0; i < nr; i++)
+	nr_kept = nr_changed;
+	for (i = 0; i < nr; i++) {
 		if (chosen(tests[i].name, argc, argv))
 			tests[i].run();
+		restore_settings();
+	}
+	nr_kept = 0;
+	restore_settings();
 }
 
 #endif /* _TIER_UTIL_H */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of kmmscand share: switching it, its counters and threads, load,
+ * memory blocks.
+ */
+#ifndef _KMMSCAND_UTIL_H
+#define _KMMSCAND_UTIL_H
+
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "tier_util.h"
+
+#define KMMSCAND	"/sys/kernel/mm/kmmscand/"
+#define BLOCKS		"/sys/devices/system/memory/"
+#define NODES		"/sys/devices/system/node/"
+/* Kept hot by load_touch() */
+#define LOAD		(8UL << 20)
+
+static int fast, slow;
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static int enable(bool on)
+{
+	return write_file(KMMSCAND "enabled", on ? "1" : "0");
+}
+
+static long event_count(const char *name)
+{
+	char line[256], key[128];
+	long val = -1, v;
+	FILE *f = fopen("/proc/vmstat", "r");
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%127s %ld", key, &v) == 2 && !strcmp(key, name))
+			val = v;
+	fclose(f);
+	return val;
+}
+
+static void touch(const char *addr, size_t len)
+{
+	size_t i;
+
+	/* The asm keeps the load from being optimised away. */
+	for (i = 0; i < len; i += PAGE)
+		asm volatile("" : : "r" (addr[i]) : "memory");
+}
+
+/* Process id of a kernel thread, or -1. */
+static pid_t thread_pid(const char *comm)
+{
+	char path[300], buf[64];
+	struct dirent *entry;
+	DIR *dir = opendir("/proc");
+	pid_t pid = -1;
+
+	while (dir && pid < 0 && (entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		if (read_file(path, buf, sizeof(buf)) && !strcmp(buf, comm))
+			pid = atoi(entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return pid;
+}
+
+/* Keeps its memory on the slow node hot and checks it. */
+static void load_touch(void)
+{
+	char *p = map_on(LOAD, slow, false);
+
+	if (!p)
+		exit(2);
+	fill(p, LOAD);
+	for (;;)
+		if (!intact(p, LOAD))
+			exit(1);
+}
+
+/* Run something that never ends, unless it finds an error. */
+static pid_t start_load(void (*load)(void))
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		load();
+		_exit(3);
+	}
+	return pid;
+}
+
+/* False if it has ended by itself. */
+static bool stop_load(pid_t pid)
+{
+	int status;
+
+	if (pid < 0)
+		return false;
+	if (waitpid(pid, &status, WNOHANG) != 0) {
+		ksft_print_msg("a load ended with status %#x\n", status);
+		return false;
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return true;
+}
+
+/* The memory blocks of the slow node; returns how many were found. */
+static int slow_blocks(int *blocks, int max)
+{
+	char path[128], buf[64];
+	struct dirent *entry;
+	int id, n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), NODES "node%d", slow);
+	dir = opendir(path);
+	if (!dir)
+		return 0;
+	while (n < max && (entry = readdir(dir))) {
+		if (sscanf(entry->d_name, "memory%d", &id) != 1)
+			continue;
+		snprintf(path, sizeof(path), BLOCKS "memory%d/removable", id);
+		if (read_file(path, buf, sizeof(buf)) && !strcmp(buf, "1"))
+			blocks[n++] = id;
+	}
+	closedir(dir);
+	return n;
+}
+
+static int set_block(int id, const char *state)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), BLOCKS "memory%d/state", id);
+	return write_file(path, state);
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+/* An alarm ends an attempt that takes too long: the kernel tries until it succeeds. */
+static int set_block_offline(int id)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+	int err;
+
+	sigaction(SIGALRM, &action, NULL);
+	alarm(5);
+	err = set_block(id, "offline");
+	alarm(0);
+	return err;
+}
+
+/* Ends the program if it cannot be tested here.  Finds the nodes. */
+static void begin_kmmscand_tests(void)
+{
+	char buf[32];
+
+	ksft_print_header();
+	if (geteuid())
+		ksft_exit_skip("needs root\n");
+	if (!read_file(KMMSCAND "enabled", buf, sizeof(buf)))
+		ksft_exit_skip("no " KMMSCAND " (CONFIG_KMMSCAND)\n");
+	if (!strcmp(buf, "1"))
+		ksft_exit_skip("kmmscand is in use\n");
+
+	if (!find_tiers(&fast, &slow)) {
+		/* Also a result: it must say so. */
+		ksft_set_plan(1);
+		ksft_test_result(enable(true) == -ENODEV,
+				 "enabling without a slow tier: ENODEV\n");
+		ksft_finished();
+	}
+	ksft_print_msg("fast node %d, slow node %d\n", fast, slow);
+}
+
+#endif /* _KMMSCAND_UTIL_H */
