@@ -553,7 +553,9 @@ static bool write_protected(size_t len, bool huge, bool *ok)
 		unmap_on(p, len);
 		return false;
 	}
+	*ok &= !enable(true);
 	*ok &= rises(p, len);
+	*ok &= !enable(false);
 	*ok &= !guard.faults && (!huge || huge_kb(p) == (long)(len / 1024));
 	for (i = 0; i < len; i += PAGE)
 		left += pagemap_of(p + i) >> PM_UFFD_WP & 1;
@@ -571,11 +573,10 @@ static bool write_protected(size_t len, bool huge, bool *ok)
 
 static void test_uffd_wp(void)
 {
-	bool ok = !enable(true);
+	bool ok = true;
 
 	if (write_protected(AREA, false, &ok) && write_protected(2 * HUGE, true, &ok))
 		ksft_test_result(ok, "pages stay write-protected by userfaultfd\n");
-	enable(false);
 }
 
 static void test_uffd_missing(void)
@@ -626,12 +627,16 @@ struct talk {
 	atomic_ulong said[2];
 };
 
+/* NULL if the test has been skipped */
 static struct talk *map_talk(void)
 {
 	struct talk *talk = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	return talk == MAP_FAILED ? NULL : talk;
+	if (talk != MAP_FAILED)
+		return talk;
+	ksft_test_result_skip("no shared memory\n");
+	return NULL;
 }
 
 /* The word of one of two processes in each page */
@@ -680,7 +685,7 @@ static void test_shared(void)
 	if (!p)
 		return;
 	ok = !enable(true);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		for (value = 1; !talk->stop; value++) {
 			say(p, 1, value);
@@ -748,15 +753,15 @@ out:
 
 static void test_fork(void)
 {
-	char *p = map_slow(AREA, false);
 	struct talk *talk = map_talk();
+	char *p = talk ? map_slow(AREA, false) : NULL;
 	pid_t pid;
 	bool ok;
 
-	if (!p || !talk)
+	if (!p)
 		return;
 	ok = !enable(true);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		while (!talk->stop)
 			warm(p, AREA, 0.1);
@@ -820,7 +825,7 @@ static void test_exec(void)
 	before = nr_mms();
 	while (now() < end) {
 		for (i = 0; i < ARRAY_SIZE(pids); i++) {
-			pids[i] = fork();
+			pids[i] = fork_child();
 			if (!pids[i]) {
 				execl("/proc/self/exe", "edge", SHORT_LIVED, nid, NULL);
 				_exit(3);
@@ -1414,7 +1419,7 @@ static void test_offline_stuck(void)
 		goto close;
 	}
 	ok = !enable(true);
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		/* Gives up after some seconds. */
 		_exit(set_block_offline(block) == -EINTR ? 0 : 1);

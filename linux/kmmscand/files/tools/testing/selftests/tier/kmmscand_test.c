@@ -322,7 +322,7 @@ static void test_young(void)
 static void load_fork(void)
 {
 	for (;;) {
-		pid_t pid = fork();
+		pid_t pid = fork_child();
 		int status;
 
 		if (!pid) {

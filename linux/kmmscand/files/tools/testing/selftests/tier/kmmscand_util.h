@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -90,10 +91,20 @@ static void load_touch(void)
 			exit(1);
 }
 
+/* fork(); the child goes when the test does, whatever that dies of. */
+static pid_t fork_child(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
+}
+
 /* Run something that never ends, unless it finds an error. */
 static pid_t start_load(void (*load)(void))
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		load();
