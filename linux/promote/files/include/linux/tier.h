@@ -68,7 +68,7 @@ void tier_promoter_get(void);
 void tier_promoter_put(void);
 void tier_bounces(unsigned long *promoted, unsigned long *bounced);
 bool __tier_wants_headroom(int nid);
-void __tier_folio_demoted(struct folio *folio);
+void __tier_folio_demoted(struct folio *src, struct folio *dst);
 
 /**
  * tier_wants_headroom - should kswapd keep the promo watermark on this node?
@@ -84,16 +84,26 @@ static inline bool tier_wants_headroom(int nid)
 }
 
 /**
- * tier_folio_demoted - reclaim is about to demote a folio
- * @folio: isolated
+ * tier_folio_demoted - reclaim or DAMON moves a folio to another node
+ * @src: isolated
+ * @dst: what has been allocated for it there, or NULL
  *
- * Counts those that were promoted lately.  A nop while no promoter is active.
+ * Remembers where what was promoted lately goes.  A nop while no promoter is active.
  */
-static inline void tier_folio_demoted(struct folio *folio)
+static inline void tier_folio_demoted(struct folio *src, struct folio *dst)
 {
-	if (static_branch_unlikely(&tier_promote_key))
-		__tier_folio_demoted(folio);
+	if (static_branch_unlikely(&tier_promote_key) && dst)
+		__tier_folio_demoted(src, dst);
 }
+
+#ifdef CONFIG_MEMORY_HOTPLUG
+bool try_get_online_mems(void);
+#else
+static inline bool try_get_online_mems(void)
+{
+	return true;
+}
+#endif
 
 void tier_vmstat_show(struct seq_file *m);
 #else
@@ -102,7 +112,7 @@ static inline bool tier_wants_headroom(int nid)
 	return false;
 }
 
-static inline void tier_folio_demoted(struct folio *folio)
+static inline void tier_folio_demoted(struct folio *src, struct folio *dst)
 {
 }
 

@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bounces: pages that are demoted soon after they have been promoted.
+ * Bounces: pages that are promoted again soon after they have been demoted.
  *
- * Two migrations for nothing.  When there are many, more is being promoted than fits
- * into the fast tier, and a promoter that goes on only swaps pages that are equally
- * hot.  To notice it, two bitmaps with a bit for each frame of the fast tier remember
- * which frames were promoted to in this window and in the last one; reclaim asks for
- * each folio that it demotes.
+ * Promoted, demoted and promoted again: two migrations for nothing.  When there are many,
+ * more is being promoted than fits into the fast tier, and a promoter that goes on only
+ * swaps pages that are equally hot.  A demotion alone is no bounce: when what is hot
+ * changes, what was promoted before is rightly demoted.
  *
- * A window lasts at least TIER_BOUNCE_MIN_MSECS, and longer if fewer pages than a
- * quarter of the fast tier were promoted in it, up to TIER_BOUNCE_MAX_MSECS: on a large
- * fast tier it takes its time until reclaim gets to what was promoted.
+ * Each node has two bitmaps with a bit for each page frame, one for this window and one
+ * for the last.  They remember of frames on the fast tier that they were promoted to,
+ * and of frames on the slow tier that such a page was demoted to.  Reclaim tells when it
+ * has allocated the frame to demote to, the promoter when it has allocated the one to
+ * promote to.
  *
- * A frame may have been freed and reused since; what is demoted from it then is no
- * bounce, but is taken for one.
+ * A window lasts TIER_BOUNCE_MIN_MSECS.  That of the fast tier is longer if fewer pages
+ * than a quarter of it were promoted in it, up to TIER_BOUNCE_MAX_MSECS: on a large fast
+ * tier it takes its time until reclaim gets to what was promoted.
+ *
+ * This is a measure, not an account.  A frame may have been freed and reused since, or a
+ * demotion or promotion for which a frame was allocated may fail in the end: something
+ * is taken for a bounce that is none.  If migration tries again with another frame, a
+ * bounce is missed.  What DAMON moves is not told from reclaim's demotions.
  *
  * Lifetime: the bitmaps exist while a promoter is active (tier_promoter_get()), and are
- * freed a grace period later; readers use RCU.  Frames of the fast tier that come
- * online meanwhile, outside of what was the fast tier at the start, are not covered.
- * Without memory for the bitmaps nothing is counted.
+ * freed a grace period later; readers use RCU.  Memory that comes online meanwhile,
+ * beyond what its node spanned at the start, is not covered.  Without memory for the
+ * bitmaps nothing is counted.
  */
 
 #include <linux/atomic.h>
@@ -38,15 +45,26 @@
 #define TIER_BOUNCE_MIN_MSECS	10000
 #define TIER_BOUNCE_MAX_MSECS	60000
 
-struct tier_bounce_map {
+/* The frames that a node spans */
+struct tier_bounce_node {
 	unsigned long start_pfn;
 	unsigned long nr_pfns;
-	int newest;			/* index of the bitmap that is filled */
 	unsigned long *bits[2];
+	bool fast;
+};
 
-	/* Window; under tier_bounce_mutex */
+/* Of a tier */
+struct tier_bounce_window {
+	int newest;			/* index of the bitmaps that are filled */
+	/* Under tier_bounce_mutex */
 	unsigned long since;		/* in jiffies */
 	unsigned long promoted;		/* counter at its beginning */
+};
+
+struct tier_bounce_map {
+	struct tier_bounce_window window[2];	/* slow, fast */
+	unsigned long fast_pages;	/* in the fast tier */
+	struct tier_bounce_node node[MAX_NUMNODES];
 };
 
 /* Serialises beginning a window with enabling and disabling */
@@ -57,28 +75,75 @@ static struct tier_bounce_map __rcu *tier_bounce_map;
 static atomic_long_t tier_promoted;
 static atomic_long_t tier_bounced;
 
+/* The node's bitmaps and the frame's bit, or NULL if the frame is not covered; under RCU */
+static struct tier_bounce_node *tier_bounce_node(struct tier_bounce_map *map,
+						 struct folio *folio, unsigned long *bit)
+{
+	struct tier_bounce_node *node;
+
+	if (!map)
+		return NULL;
+	node = &map->node[folio_nid(folio)];
+	*bit = folio_pfn(folio) - node->start_pfn;
+	return *bit < node->nr_pfns ? node : NULL;
+}
+
+/* Was the frame remembered?  It is not any more. */
+static bool tier_bounce_take(struct tier_bounce_map *map, struct folio *folio)
+{
+	unsigned long bit;
+	struct tier_bounce_node *node = tier_bounce_node(map, folio, &bit);
+	bool found;
+
+	if (!node)
+		return false;
+	found = test_and_clear_bit(bit, node->bits[0]);
+	found |= test_and_clear_bit(bit, node->bits[1]);
+	return found;
+}
+
+static void tier_bounce_remember(struct tier_bounce_map *map, struct folio *folio)
+{
+	unsigned long bit;
+	struct tier_bounce_node *node = tier_bounce_node(map, folio, &bit);
+
+	if (node)
+		set_bit(bit, node->bits[READ_ONCE(map->window[node->fast].newest)]);
+}
+
 /**
- * tier_bounce_mark - remember a frame that a folio is promoted to, or take it back
- * @folio: on the fast node
- * @mark:  false if it is not promoted after all
+ * tier_bounce_promote - a folio is about to be promoted
+ * @src: on the slow node
+ * @dst: on the fast node
  *
  * Context: any.
  */
-void tier_bounce_mark(struct folio *folio, bool mark)
+void tier_bounce_promote(struct folio *src, struct folio *dst)
 {
 	struct tier_bounce_map *map;
-	unsigned long bit, *bits;
+	bool bounced;
 
 	rcu_read_lock();
 	map = rcu_dereference(tier_bounce_map);
-	bit = map ? folio_pfn(folio) - map->start_pfn : 0;
-	if (map && bit < map->nr_pfns) {
-		bits = map->bits[READ_ONCE(map->newest)];
-		if (mark)
-			set_bit(bit, bits);
-		else
-			clear_bit(bit, bits);
+	bounced = tier_bounce_take(map, src);
+	tier_bounce_remember(map, dst);
+	rcu_read_unlock();
+	if (bounced) {
+		atomic_long_add(folio_nr_pages(src), &tier_bounced);
+		count_tier_events(TIER_PROMOTE_BOUNCE, folio_nr_pages(src));
 	}
+}
+
+/**
+ * tier_bounce_forget - a folio was not promoted after all
+ * @dst: on the fast node
+ *
+ * Context: any.
+ */
+void tier_bounce_forget(struct folio *dst)
+{
+	rcu_read_lock();
+	tier_bounce_take(rcu_dereference(tier_bounce_map), dst);
 	rcu_read_unlock();
 }
 
@@ -93,47 +158,49 @@ void tier_bounce_promoted(unsigned long nr)
 
 /**
  * __tier_folio_demoted - see tier_folio_demoted()
- * @folio: isolated
+ * @src: isolated
+ * @dst: allocated
  */
-void __tier_folio_demoted(struct folio *folio)
+void __tier_folio_demoted(struct folio *src, struct folio *dst)
 {
 	struct tier_bounce_map *map;
-	bool bounced = false;
-	unsigned long bit;
 
 	rcu_read_lock();
 	map = rcu_dereference(tier_bounce_map);
-	bit = map ? folio_pfn(folio) - map->start_pfn : 0;
-	if (map && bit < map->nr_pfns) {
-		/* Once: the demotion may fail and be tried again. */
-		bounced = test_and_clear_bit(bit, map->bits[0]);
-		bounced |= test_and_clear_bit(bit, map->bits[1]);
-	}
+	if (tier_bounce_take(map, src))
+		tier_bounce_remember(map, dst);
 	rcu_read_unlock();
-	if (bounced) {
-		atomic_long_add(folio_nr_pages(folio), &tier_bounced);
-		count_tier_events(TIER_PROMOTE_BOUNCE, folio_nr_pages(folio));
+}
+
+static void tier_bounce_zero(struct tier_bounce_map *map, bool fast, int index)
+{
+	int nid;
+
+	for (nid = 0; nid < MAX_NUMNODES; nid++) {
+		if (map->node[nid].nr_pfns && map->node[nid].fast == fast)
+			bitmap_zero(map->node[nid].bits[index], map->node[nid].nr_pfns);
 	}
 }
 
 /* Begin a new window if it is time. */
-static void tier_bounce_window(struct tier_bounce_map *map, unsigned long promoted)
+static void tier_bounce_window(struct tier_bounce_map *map, bool fast, unsigned long promoted)
 {
-	unsigned long age = jiffies - map->since;
-	int oldest = !map->newest;
+	struct tier_bounce_window *window = &map->window[fast];
+	unsigned long age = jiffies - window->since;
+	int oldest = !window->newest;
 
 	if (age < msecs_to_jiffies(TIER_BOUNCE_MIN_MSECS))
 		return;
-	if (age < msecs_to_jiffies(TIER_BOUNCE_MAX_MSECS) &&
-	    promoted - map->promoted < map->nr_pfns / 4)
+	if (fast && age < msecs_to_jiffies(TIER_BOUNCE_MAX_MSECS) &&
+	    promoted - window->promoted < map->fast_pages / 4)
 		return;
 	/* Nobody has asked for long: both are old. */
-	if (age > 2 * msecs_to_jiffies(TIER_BOUNCE_MAX_MSECS))
-		bitmap_zero(map->bits[map->newest], map->nr_pfns);
-	bitmap_zero(map->bits[oldest], map->nr_pfns);
-	WRITE_ONCE(map->newest, oldest);
-	map->since = jiffies;
-	map->promoted = promoted;
+	if (age > 2 * msecs_to_jiffies(fast ? TIER_BOUNCE_MAX_MSECS : TIER_BOUNCE_MIN_MSECS))
+		tier_bounce_zero(map, fast, window->newest);
+	tier_bounce_zero(map, fast, oldest);
+	WRITE_ONCE(window->newest, oldest);
+	window->since = jiffies;
+	window->promoted = promoted;
 }
 
 /**
@@ -155,16 +222,42 @@ void tier_bounces(unsigned long *promoted, unsigned long *bounced)
 
 	mutex_lock(&tier_bounce_mutex);
 	map = rcu_dereference_protected(tier_bounce_map, lockdep_is_held(&tier_bounce_mutex));
-	if (map)
-		tier_bounce_window(map, *promoted);
+	if (map) {
+		tier_bounce_window(map, false, *promoted);
+		tier_bounce_window(map, true, *promoted);
+	}
 	mutex_unlock(&tier_bounce_mutex);
 }
 
 static void tier_bounce_free(struct tier_bounce_map *map)
 {
-	kvfree(map->bits[0]);
-	kvfree(map->bits[1]);
-	kfree(map);
+	int nid;
+
+	for (nid = 0; nid < MAX_NUMNODES; nid++) {
+		kvfree(map->node[nid].bits[0]);
+		kvfree(map->node[nid].bits[1]);
+	}
+	kvfree(map);
+}
+
+static bool tier_bounce_add_node(struct tier_bounce_map *map, int nid)
+{
+	struct tier_bounce_node *node = &map->node[nid];
+	unsigned long nr_pfns = node_spanned_pages(nid);
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		node->bits[i] = kvcalloc(BITS_TO_LONGS(nr_pfns), sizeof(long),
+					 GFP_KERNEL | __GFP_NOWARN);
+		if (!node->bits[i])
+			return false;
+	}
+	node->start_pfn = node_start_pfn(nid);
+	node->nr_pfns = nr_pfns;
+	node->fast = node_is_toptier(nid);
+	if (node->fast)
+		map->fast_pages += node_present_pages(nid);
+	return true;
 }
 
 /**
@@ -174,26 +267,17 @@ static void tier_bounce_free(struct tier_bounce_map *map)
  */
 void tier_bounce_enable(void)
 {
-	unsigned long start = ULONG_MAX, end = 0;
-	struct tier_bounce_map *map;
+	struct tier_bounce_map *map = kvzalloc(sizeof(*map), GFP_KERNEL | __GFP_NOWARN);
 	int nid, i;
 
-	for_each_node_state(nid, N_MEMORY) {
-		if (!node_is_toptier(nid))
-			continue;
-		start = min(start, node_start_pfn(nid));
-		end = max(end, node_end_pfn(nid));
-	}
-	map = start < end ? kzalloc(sizeof(*map), GFP_KERNEL) : NULL;
 	if (!map)
 		return;
-	map->start_pfn = start;
-	map->nr_pfns = end - start;
-	map->since = jiffies;
-	map->promoted = atomic_long_read(&tier_promoted);
 	for (i = 0; i < 2; i++) {
-		map->bits[i] = kvcalloc(BITS_TO_LONGS(map->nr_pfns), sizeof(long), GFP_KERNEL);
-		if (!map->bits[i]) {
+		map->window[i].since = jiffies;
+		map->window[i].promoted = atomic_long_read(&tier_promoted);
+	}
+	for_each_node_state(nid, N_MEMORY) {
+		if (!tier_bounce_add_node(map, nid)) {
 			tier_bounce_free(map);
 			return;
 		}

@@ -108,9 +108,8 @@ static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 
 	/*
 	 * Never reclaim for a promotion, neither directly nor by waking kswapd
-	 * from here: the watermark check has done that where demotion can make
-	 * the room.  For large folios nobody is asked to compact either; free
-	 * memory of that order is there or it is not.
+	 * from here: that is done where demotion can make the room, and only
+	 * then; see tier_wake_kswapd().
 	 */
 	if (order)
 		gfp = GFP_TRANSHUGE_LIGHT | __GFP_THISNODE;
@@ -121,7 +120,7 @@ static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 	folio = __folio_alloc_node(gfp, order, dst->nid);
 	if (folio) {
 		dst->nr_alloc += folio_nr_pages(folio);
-		tier_bounce_mark(folio, true);
+		tier_bounce_promote(src, folio);
 	}
 	return folio;
 }
@@ -131,8 +130,29 @@ static void tier_put_dst(struct folio *folio, unsigned long private)
 	struct tier_dst *dst = (struct tier_dst *)private;
 
 	dst->nr_put += folio_nr_pages(folio);
-	tier_bounce_mark(folio, false);
+	tier_bounce_forget(folio);
 	folio_put(folio);
+}
+
+/*
+ * Have kswapd make room, if it can do it by demotion.  The order matters: between the
+ * high and the promo watermark of a small node there is less than a huge page, so kswapd
+ * would stop too early if it was asked for order 0, and it says whether kcompactd is
+ * needed.
+ */
+static void tier_wake_kswapd(int nid, unsigned int order)
+{
+	pg_data_t *pgdat = NODE_DATA(nid);
+	int i;
+
+	if (!__tier_wants_headroom(nid))
+		return;
+	for (i = pgdat->nr_zones - 1; i >= 0; i--) {
+		if (managed_zone(pgdat->node_zones + i)) {
+			wakeup_kswapd(pgdat->node_zones + i, 0, order, ZONE_MOVABLE);
+			return;
+		}
+	}
 }
 
 /* Migrate what is on the list; afterwards the batch is empty. */
@@ -167,6 +187,8 @@ static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stat
 	if (rc == -ENOMEM) {
 		/* What was left untried would have failed for the same reason */
 		stats->nomem += left;
+		/* There is room, but not in one piece. */
+		tier_wake_kswapd(batch->nid, batch->order);
 		batch->nomem_nid = batch->nid;
 		batch->nomem_order = batch->order;
 	} else {
@@ -312,7 +334,7 @@ unsigned long tier_target_headroom(int nid)
 bool tier_target_has_room(int nid, unsigned int order, unsigned long nr)
 {
 	pg_data_t *pgdat = NODE_DATA(nid);
-	struct zone *zone, *wake = NULL;
+	struct zone *zone;
 	int i;
 
 	if (tier_fault_watermark)
@@ -320,22 +342,12 @@ bool tier_target_has_room(int nid, unsigned int order, unsigned long nr)
 
 	for (i = pgdat->nr_zones - 1; i >= 0; i--) {
 		zone = pgdat->node_zones + i;
-		if (!managed_zone(zone))
-			continue;
-		if (!wake)
-			wake = zone;
-		if (zone_watermark_ok(zone, 0, high_wmark_pages(zone) + nr,
-				      ZONE_MOVABLE, ALLOC_CMA))
+		if (managed_zone(zone) && zone_watermark_ok(zone, 0,
+							    high_wmark_pages(zone) + nr,
+							    ZONE_MOVABLE, ALLOC_CMA))
 			return true;
 	}
-
-	/*
-	 * The order matters: between the high and the promo watermark of a small
-	 * node there is less than a huge page, so kswapd would stop too early if
-	 * it was asked for order 0.
-	 */
-	if (wake && __tier_wants_headroom(nid))
-		wakeup_kswapd(wake, 0, order, ZONE_MOVABLE);
+	tier_wake_kswapd(nid, order);
 	return false;
 }
 
@@ -448,6 +460,8 @@ next:
  * that were vacated must not be tried again, because somebody else will get them.
  * Ranges with an invalid target are skipped.
  *
+ * While memory goes offline nothing is promoted, and all counts as busy.
+ *
  * Context: process context, may sleep.  Takes the memory hotplug lock for reading.
  * No mmap_lock, page-table lock or folio lock may be held: migration takes folio
  * locks and the rmap locks.
@@ -468,9 +482,14 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 	 * For tier_get_folio().  Taken before anything is isolated and not in
 	 * between: offlining holds it for writing until the last folio of the
 	 * section can be isolated, and would wait for ever for those that we
-	 * hold while we wait for the lock.
+	 * hold while we wait for the lock.  And it holds it for as long as somebody
+	 * keeps a folio from moving, so it is not waited for.
 	 */
-	get_online_mems();
+	if (!try_get_online_mems()) {
+		for (i = 0; i < nr_ranges; i++)
+			done.busy += ranges[i].nr;
+		goto out;
+	}
 	for (i = 0; i < nr_ranges; i++) {
 		if (!tier_target_valid(ranges[i].nid)) {
 			done.skipped += ranges[i].nr;
@@ -482,6 +501,7 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 	tier_flush(&batch, &done);
 	put_online_mems();
 
+out:
 	count_tier_events(TIER_PROMOTE_SUCCESS, done.moved);
 	count_tier_events(TIER_PROMOTE_SKIPPED, done.skipped);
 	count_tier_events(TIER_PROMOTE_FAIL_ISOLATE, done.isolate);
