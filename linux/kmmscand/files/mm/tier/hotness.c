@@ -12,9 +12,9 @@
  *
  * A folio of any size uses the record of its first frame.
  *
- * Time is counted in epochs, one per scan period.  A record remembers in which epoch
- * it was touched last and is shifted at the next touch.  hotness_next_epoch() sees to
- * it that no record gets so old that its stamp becomes ambiguous.
+ * Time is counted in epochs, one per scan period, of two ticks.  A record remembers in
+ * which tick it was touched last and is shifted at the next touch.  hotness_next_epoch()
+ * sees to it that no record gets so old that its stamp becomes ambiguous.
  *
  * Lifetime: the arrays exist while the scanner is enabled, for every section
  * with memory of a slow node.  Sections that come online later are added and
@@ -36,6 +36,7 @@
 #define pr_fmt(fmt) "kmmscand: " fmt
 
 #include <linux/atomic.h>
+#include <linux/delay.h>
 #include <linux/memory-tiers.h>
 #include <linux/memory.h>
 #include <linux/memory_hotplug.h>
@@ -57,11 +58,13 @@
  */
 #define HOTNESS_BLOCK		512
 #define HOTNESS_BLOCKS		(PAGES_PER_SECTION / HOTNESS_BLOCK)
-/* Set in a block's word if there may be records; the low byte is the last epoch. */
+/* Set in a block's word if there may be records; the low byte is the last tick. */
 #define HOTNESS_BLOCK_USED	0x100
 
+#define HOTNESS_RETRY_MSECS	50
+
 /* A page is a candidate in the epoch in which it was touched and in the next one. */
-#define HOTNESS_FRESH_EPOCHS	2
+#define HOTNESS_FRESH_TICKS	4
 
 struct hotness_section {
 	struct rcu_head rcu;
@@ -87,10 +90,16 @@ unsigned int hotness_epoch(void)
 	return READ_ONCE(hotness_now);
 }
 
-/* Remember that the block of a record was touched. */
-static void hotness_touch_block(struct hotness_section *section, unsigned int index, u8 epoch)
+/* The tick of the second look of a close visit, and of all others, in this epoch */
+static u8 hotness_tick(void)
 {
-	u16 word = HOTNESS_BLOCK_USED | epoch;
+	return 2 * hotness_epoch() + 1;
+}
+
+/* Remember that the block of a record was touched. */
+static void hotness_touch_block(struct hotness_section *section, unsigned int index, u8 tick)
+{
+	u16 word = HOTNESS_BLOCK_USED | tick;
 
 	/*
 	 * Who sees the record without the block's new word misses a page for one
@@ -99,6 +108,46 @@ static void hotness_touch_block(struct hotness_section *section, unsigned int in
 	 */
 	if (READ_ONCE(section->block[index / HOTNESS_BLOCK]) != word)
 		WRITE_ONCE(section->block[index / HOTNESS_BLOCK], word);
+}
+
+/*
+ * Each record stands for itself and orders nothing else, so relaxed atomics will do
+ * here and below; the cmpxchg only keeps concurrent updates from getting lost.
+ */
+static unsigned int hotness_touch_at(unsigned long pfn, u8 tick, unsigned int shift, bool close)
+{
+	struct hotness_section *section;
+	unsigned int index, score = 0;
+	u8 history;
+	u16 old, new;
+
+	rcu_read_lock();
+	section = xa_load(&hotness_sections, pfn_to_section_nr(pfn));
+	if (!section)
+		goto out;
+	index = pfn & ~PAGE_SECTION_MASK;
+
+	old = READ_ONCE(section->record[index]);
+	do {
+		/* Recorded later already, when another of its mappings was looked at */
+		if ((u8)old && (u8)((old >> 8) - tick - 1) < HOTNESS_FRESH_TICKS)
+			goto out;
+		/* The longer the intervals, the fewer bits count: see hotness_score(). */
+		if (close)
+			history = hotness_aged_close(old, tick, shift);
+		else
+			history = hotness_aged(old, tick, shift + 1) & (0xff >> shift);
+		if (history & 1)
+			goto out;
+		history |= 1;
+		new = (u16)tick << 8 | history;
+	} while (!try_cmpxchg_relaxed(&section->record[index], &old, new));
+
+	hotness_touch_block(section, index, tick);
+	score = hotness_score(history);
+out:
+	rcu_read_unlock();
+	return score;
 }
 
 /**
@@ -112,37 +161,23 @@ static void hotness_touch_block(struct hotness_section *section, unsigned int in
  */
 unsigned int hotness_touch(unsigned long pfn, unsigned int shift)
 {
-	struct hotness_section *section;
-	u8 history, epoch = hotness_epoch();
-	unsigned int index, score = 0;
-	u16 old, new;
+	return hotness_touch_at(pfn, hotness_tick(), shift, false);
+}
 
-	rcu_read_lock();
-	section = xa_load(&hotness_sections, pfn_to_section_nr(pfn));
-	if (!section)
-		goto out;
-	index = pfn & ~PAGE_SECTION_MASK;
-
-	/*
-	 * Each record stands for itself and orders nothing else, so relaxed
-	 * atomics will do; the cmpxchg only keeps concurrent updates from
-	 * getting lost.
-	 */
-	old = READ_ONCE(section->record[index]);
-	do {
-		history = hotness_aged(old, epoch, shift);
-		if (history & 1)
-			goto out;
-		/* The longer the intervals, the fewer count: see hotness_score(). */
-		history = (history | 1) & (0xff >> shift);
-		new = (u16)epoch << 8 | history;
-	} while (!try_cmpxchg_relaxed(&section->record[index], &old, new));
-
-	hotness_touch_block(section, index, epoch);
-	score = hotness_score(history);
-out:
-	rcu_read_unlock();
-	return score;
+/**
+ * hotness_touch_close - a page was found accessed within a short time
+ * @pfn:    first frame of the folio
+ * @epoch:  of the visit; may have ended meanwhile
+ * @second: it is the second look of the visit
+ * @shift:  there is a visit every 2^@shift epochs, or less often
+ *
+ * Context: any; only RCU and relaxed atomics are used.
+ * Return: as hotness_touch().
+ */
+unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
+				 unsigned int shift)
+{
+	return hotness_touch_at(pfn, 2 * epoch + second, shift, true);
 }
 
 /**
@@ -159,7 +194,7 @@ out:
 void hotness_touch_known(unsigned long pfn)
 {
 	struct hotness_section *section;
-	u8 history, epoch = hotness_epoch();
+	u8 history, tick = hotness_tick();
 	unsigned int index;
 	u16 old, new;
 
@@ -171,15 +206,16 @@ void hotness_touch_known(unsigned long pfn)
 
 	old = READ_ONCE(section->record[index]);
 	do {
-		history = hotness_aged(old, epoch, HOTNESS_MAX_SHIFT);
-		if (!history || old >> 8 == epoch)
+		history = hotness_aged(old, tick, HOTNESS_MAX_SHIFT + 1);
+		/* Nothing known, or recorded in this epoch already */
+		if (!history || (u8)(tick - (old >> 8)) < 2)
 			goto out;
 		/* At least one scan is over since, whatever the interval. */
 		if (history == (u8)old)
 			history <<= 1;
-		new = (u16)epoch << 8 | history | 1;
+		new = (u16)tick << 8 | history | 1;
 	} while (!try_cmpxchg_relaxed(&section->record[index], &old, new));
-	hotness_touch_block(section, index, epoch);
+	hotness_touch_block(section, index, tick);
 out:
 	rcu_read_unlock();
 }
@@ -208,7 +244,7 @@ void hotness_forget(unsigned long pfn, unsigned long nr)
 static void hotness_sweep(void)
 {
 	struct hotness_section *section;
-	u8 epoch = hotness_epoch();
+	u8 tick = hotness_tick();
 	unsigned int i, block;
 	unsigned long nr;
 	bool used;
@@ -228,14 +264,14 @@ static void hotness_sweep(void)
 				if (!old)
 					continue;
 				/* A failed exchange: it was touched just now. */
-				if (!hotness_aged(old, epoch, HOTNESS_MAX_SHIFT) &&
+				if (!hotness_aged(old, tick, HOTNESS_MAX_SHIFT + 1) &&
 				    try_cmpxchg_relaxed(&section->record[i], &old, 0))
 					continue;
 				used = true;
 			}
 			/* The stamp says when the last touch was at the latest. */
 			if (used && !READ_ONCE(section->block[block]))
-				WRITE_ONCE(section->block[block], HOTNESS_BLOCK_USED | epoch);
+				WRITE_ONCE(section->block[block], HOTNESS_BLOCK_USED | tick);
 			cond_resched();
 		}
 	}
@@ -245,7 +281,7 @@ static void hotness_sweep(void)
 /**
  * hotness_next_epoch - a scan period begins
  *
- * A stamp says in which of the last 256 epochs a record was touched.  Records that
+ * A stamp says in which of the last 128 epochs a record was touched.  Records that
  * have reached HOTNESS_HORIZON are zeroed every HOTNESS_SWEEP_EPOCHS, before the
  * epoch advances, so none that is left is older than the sum of the two.
  *
@@ -260,13 +296,17 @@ void hotness_next_epoch(void)
 	WRITE_ONCE(hotness_now, epoch);
 }
 
-/* Base pages of the folio that begins at a frame, 0 if none does.  A guess. */
+/*
+ * Base pages of the folio that begins at a frame, 0 if none does.  A guess.  The frame
+ * has a record, so it had a folio once, and the section is online (memory hotplug
+ * lock): there is a struct page.
+ */
 static unsigned long hotness_pages(unsigned long pfn)
 {
-	struct page *page = pfn_to_online_page(pfn);
+	struct page *page = pfn_to_page(pfn);
 	unsigned int order;
 
-	if (!page || PageTail(page))
+	if (PageTail(page))
 		return 0;
 	if (!PageHead(page))
 		return 1;
@@ -275,25 +315,25 @@ static unsigned long hotness_pages(unsigned long pfn)
 	return order <= MAX_PAGE_ORDER ? 1UL << order : 0;
 }
 
-static bool hotness_fresh(u16 word, u8 epoch)
+static bool hotness_fresh(u16 stamp, u8 tick)
 {
-	return (u8)(epoch - word) < HOTNESS_FRESH_EPOCHS;
+	return (u8)(tick - stamp) < HOTNESS_FRESH_TICKS;
 }
 
-static bool hotness_block_fresh(struct hotness_section *section, unsigned int index, u8 epoch)
+static bool hotness_block_fresh(struct hotness_section *section, unsigned int index, u8 tick)
 {
 	u16 word = READ_ONCE(section->block[index / HOTNESS_BLOCK]);
 
-	return word && hotness_fresh(word, epoch);
+	return word && hotness_fresh(word, tick);
 }
 
 /* The score of a page that was touched lately, else 0. */
 static unsigned int hotness_fresh_score(struct hotness_section *section, unsigned int index,
-					u8 epoch)
+					u8 tick)
 {
 	u16 record = READ_ONCE(section->record[index]);
 
-	if (!(u8)record || !hotness_fresh(record >> 8, epoch))
+	if (!(u8)record || !hotness_fresh(record >> 8, tick))
 		return 0;
 	return hotness_score(record);
 }
@@ -319,23 +359,25 @@ static struct hotness_section *hotness_next_section(unsigned long *nr, int nid)
  * @histogram: base pages that were touched in this or in the last epoch, by score
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
+ * Return: false if it could not be done, because memory goes offline just now.
  */
-void hotness_count(int nid, struct hotness_histogram *histogram)
+bool hotness_count(int nid, struct hotness_histogram *histogram)
 {
 	struct hotness_section *section;
 	unsigned int i, end, score;
-	u8 epoch = hotness_epoch();
+	u8 tick = hotness_tick();
 	unsigned long nr;
 
 	memset(histogram, 0, sizeof(*histogram));
-	get_online_mems();
+	if (!try_get_online_mems())
+		return false;
 	for (nr = 0; (section = hotness_next_section(&nr, nid)); nr++) {
 		for (i = 0; i < PAGES_PER_SECTION; i = end) {
 			end = i + HOTNESS_BLOCK;
-			if (!hotness_block_fresh(section, i, epoch))
+			if (!hotness_block_fresh(section, i, tick))
 				continue;
 			for (; i < end; i++) {
-				score = hotness_fresh_score(section, i, epoch);
+				score = hotness_fresh_score(section, i, tick);
 				if (score)
 					histogram->pages[score] +=
 						hotness_pages(section_nr_to_pfn(nr) + i);
@@ -344,6 +386,7 @@ void hotness_count(int nid, struct hotness_histogram *histogram)
 		}
 	}
 	put_online_mems();
+	return true;
 }
 
 /**
@@ -359,7 +402,7 @@ void hotness_count(int nid, struct hotness_histogram *histogram)
  * Nothing is reserved: what is selected stays in the table until it is forgotten.
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
- * Return: number of ranges; 0 when the node has no more.
+ * Return: number of ranges; 0 when the node has no more, or memory goes offline just now.
  */
 unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_cursor *cursor,
 			    struct tier_range *ranges, unsigned int max_ranges,
@@ -368,20 +411,21 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 	struct hotness_section *section;
 	unsigned long pfn, pages, sum = 0;
 	struct tier_range *last = NULL;
-	u8 epoch = hotness_epoch();
+	u8 tick = hotness_tick();
 	unsigned int nr = 0;
 
-	get_online_mems();
+	if (!try_get_online_mems())
+		return 0;
 	while ((section = hotness_next_section(&cursor->section, nid))) {
 		for (; cursor->index < PAGES_PER_SECTION; cursor->index++) {
 			if (!(cursor->index % HOTNESS_BLOCK)) {
 				cond_resched();
-				if (!hotness_block_fresh(section, cursor->index, epoch)) {
+				if (!hotness_block_fresh(section, cursor->index, tick)) {
 					cursor->index += HOTNESS_BLOCK - 1;
 					continue;
 				}
 			}
-			if (hotness_fresh_score(section, cursor->index, epoch) < min_score)
+			if (hotness_fresh_score(section, cursor->index, tick) < min_score)
 				continue;
 			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
 			pages = hotness_pages(pfn);
@@ -431,10 +475,11 @@ static int hotness_add_section(unsigned long nr, int nid)
 
 	if (xa_load(&hotness_sections, nr))
 		return 0;
-	section = kzalloc(sizeof(*section), GFP_KERNEL);
+	section = kzalloc(sizeof(*section), GFP_KERNEL | __GFP_NOWARN);
 	if (!section)
 		return -ENOMEM;
-	section->record = kvcalloc(PAGES_PER_SECTION, sizeof(*section->record), GFP_KERNEL);
+	section->record = kvcalloc(PAGES_PER_SECTION, sizeof(*section->record),
+				   GFP_KERNEL | __GFP_NOWARN);
 	if (!section->record) {
 		kfree(section);
 		return -ENOMEM;
@@ -467,7 +512,8 @@ static void hotness_del_section(unsigned long nr)
  * @slow: nodes to track
  *
  * Context: may sleep; takes the memory hotplug lock.
- * Return: 0 or -ENOMEM; then some sections are not tracked.
+ * Return: 0, or -ENOMEM if some sections are not tracked, or -EAGAIN if memory goes
+ * offline just now.
  */
 int hotness_populate(const nodemask_t *slow)
 {
@@ -475,7 +521,8 @@ int hotness_populate(const nodemask_t *slow)
 	int nid, err = 0;
 
 	/* Keeps online sections online while we look at their memmap. */
-	get_online_mems();
+	if (!try_get_online_mems())
+		return -EAGAIN;
 	mutex_lock(&hotness_mutex);
 	for (nr = 0; nr <= __highest_present_section_nr; nr++) {
 		nid = online_section_nr(nr) ? hotness_section_nid(nr, slow) : NUMA_NO_NODE;
@@ -492,7 +539,8 @@ int hotness_populate(const nodemask_t *slow)
  * hotness_enable - start to keep the table
  * @slow: nodes to track
  *
- * Return: 0, or -ENOMEM and no table.
+ * Context: may sleep; waits while memory goes offline.
+ * Return: 0, or -ENOMEM or -EINTR and no table.
  */
 int hotness_enable(const nodemask_t *slow)
 {
@@ -502,7 +550,13 @@ int hotness_enable(const nodemask_t *slow)
 	hotness_enabled = true;
 	mutex_unlock(&hotness_mutex);
 
-	err = hotness_populate(slow);
+	/* Offlining can take as long as somebody holds on to a page. */
+	while ((err = hotness_populate(slow)) == -EAGAIN) {
+		if (msleep_interruptible(HOTNESS_RETRY_MSECS)) {
+			err = -EINTR;
+			break;
+		}
+	}
 	if (err)
 		hotness_disable();
 	return err;

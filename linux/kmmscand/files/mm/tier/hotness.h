@@ -6,33 +6,38 @@
 #define _MM_TIER_HOTNESS_H
 
 #include <linux/bitops.h>
+#include <linux/minmax.h>
 #include <linux/nodemask.h>
 #include <linux/types.h>
 
 /*
  * One record per slow page frame:
  *
- *   bits 0-7    history, one bit per visit of the scanner, bit 0 the newest
- *   bits 8-15   epoch (modulo 256) to which bit 0 belongs
+ *   bits 0-7    history, one bit per look of the scanner, bit 0 the newest
+ *   bits 8-15   tick (modulo 256) to which bit 0 belongs
  *
  * A record without history is empty.  Nobody shifts the histories of untouched
  * pages.  The stamp tells at the next touch by how much to shift; see
  * hotness_aged().
+ *
+ * An epoch has two ticks, one for each of the two looks of a close visit.  A visit
+ * with one look uses the second.
  */
 #define HOTNESS_HISTORY_BITS	8
 #define HOTNESS_MAX_SCORE	(HOTNESS_HISTORY_BITS + 1)
 
 /*
  * An address space is visited every 2^n epochs, n up to HOTNESS_MAX_SHIFT, and
- * one bit of history stands for 2^n epochs.  So nothing can be learned from a
- * record that is HOTNESS_HORIZON epochs old, and the stamp is ambiguous only after
- * 256.  In between every record is swept once: see hotness_next_epoch().
+ * one bit of history stands for 2^n epochs, or half as many if the visit was a close one.
+ * So nothing can be learned from a record that is HOTNESS_HORIZON epochs old, and the
+ * stamp is ambiguous only after 128.  In between every record is swept once: see
+ * hotness_next_epoch().
  */
 #define HOTNESS_MAX_SHIFT	3
 #define HOTNESS_HORIZON		(HOTNESS_HISTORY_BITS << HOTNESS_MAX_SHIFT)
-#define HOTNESS_SWEEP_EPOCHS	128
+#define HOTNESS_SWEEP_EPOCHS	32
 
-static_assert(HOTNESS_HORIZON + HOTNESS_SWEEP_EPOCHS < 256);
+static_assert(2 * (HOTNESS_HORIZON + HOTNESS_SWEEP_EPOCHS) < 256);
 
 /* Page frames by score: how many, in base pages */
 struct hotness_histogram {
@@ -53,23 +58,36 @@ void hotness_disable(void);
 unsigned int hotness_epoch(void);
 void hotness_next_epoch(void);
 unsigned int hotness_touch(unsigned long pfn, unsigned int shift);
+unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
+				 unsigned int shift);
 void hotness_touch_known(unsigned long pfn);
 void hotness_forget(unsigned long pfn, unsigned long nr);
-void hotness_count(int nid, struct hotness_histogram *histogram);
+bool hotness_count(int nid, struct hotness_histogram *histogram);
 unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_cursor *cursor,
 			    struct tier_range *ranges, unsigned int max_ranges,
 			    unsigned long max_pages);
 
-/* History of a record as of @epoch, if one bit stands for 2^@shift epochs. */
-static inline u8 hotness_aged(u16 record, u8 epoch, unsigned int shift)
+/* History of a record as of @tick, if one bit stands for 2^@shift ticks. */
+static inline u8 hotness_aged(u16 record, u8 tick, unsigned int shift)
 {
-	unsigned int age = ((epoch - (record >> 8)) & 0xff) >> shift;
+	unsigned int age = ((tick - (record >> 8)) & 0xff) >> shift;
 
 	return age < HOTNESS_HISTORY_BITS ? record << age & 0xff : 0;
 }
 
+/* The same for a close visit, if there is one in 2^@shift epochs with two looks. */
+static inline u8 hotness_aged_close(u16 record, u8 tick, unsigned int shift)
+{
+	unsigned int age = (tick - (record >> 8)) & 0xff;
+
+	/* The two looks of one visit are one tick apart, whatever the interval. */
+	if (age > 1)
+		age = max(age >> shift, 1U);
+	return age < HOTNESS_HISTORY_BITS ? record << age & 0xff : 0;
+}
+
 /*
- * Frequency and momentum: visits that found an access, out of the last eight, and
+ * Frequency and momentum: looks that found an access, out of the last eight, and
  * one more if the last two both did.  1 to HOTNESS_MAX_SCORE for a page that has
  * just been touched.
  *

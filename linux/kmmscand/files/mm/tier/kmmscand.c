@@ -4,7 +4,7 @@
  *
  *   kmmscand<N>    scanners, one per top-tier node with CPUs, for the processes that
  *                  run there: find address spaces (mms.c), read and clear Accessed
- *                  bits (scan.c)
+ *                  bits (scan.c), where it is needed twice in a short while (close.c)
  *   hotness table  two bytes per slow page frame (hotness.c), all that the two kinds
  *                  of threads share
  *   kpromoted<N>   promoters, one per slow node: choose the hottest pages that can be
@@ -20,11 +20,12 @@
  * Nothing is hooked into fork, exec or exit.  An address space that is shared by
  * processes (CLONE_VM without CLONE_THREAD) is visited once per round.
  *
- * Time is counted in epochs of scan_period_ms.  A pass over a large address space can
- * take longer than that, at the scanner's share of a CPU; it is cut into visits, so
- * that others are not kept waiting.  If a pass takes more than KMMSCAND_LONG_PASS
- * periods, then epochs are longer than the period, because a history of eight passes
- * could not be told from their stamps any more.
+ * Time is counted in epochs of scan_period_ms; while a promoter has found too little
+ * and asks for longer windows (close.c), the next one begins at once.  A pass over a
+ * large address space can take longer than that, at the scanner's share of a CPU; it is
+ * cut into visits, so that others are not kept waiting.  If a pass takes more than
+ * KMMSCAND_LONG_PASS periods, then epochs are longer than the period, because a history
+ * of eight passes could not be told from their stamps any more.
  *
  * Tiers are looked at when the threads start.  When nodes come, go, or change their
  * tier, the first scanner notices in its next round and has everything started again.
@@ -35,16 +36,19 @@
 
 #define pr_fmt(fmt) "kmmscand: " fmt
 
+#include <linux/cpumask.h>
 #include <linux/debugfs.h>
 #include <linux/freezer.h>
 #include <linux/kobject.h>
 #include <linux/kthread.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
+#include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/cputime.h>
+#include <linux/sched/isolation.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -87,6 +91,9 @@ struct kmmscand_scanner {
 	int nid;
 	bool first;			/* advances the epoch */
 	unsigned int round;
+	unsigned int done;		/* rounds; the promoters read it */
+	struct kmmscand_close close;
+	bool longer;			/* windows than in the round before */
 	unsigned int long_ms;		/* the longest pass lately */
 	unsigned int unfinished;	/* passes, in the last round and in this one */
 	unsigned int unfinished_now;
@@ -107,7 +114,7 @@ struct kmmscand {
 static DEFINE_MUTEX(kmmscand_mutex);
 static struct kmmscand *kmmscand;	/* NULL: disabled */
 
-/* Only for sleeping until kthread_stop() */
+/* For sleeping until kthread_stop(), the end of a round, or longer windows */
 static DECLARE_WAIT_QUEUE_HEAD(kmmscand_wait);
 
 static void kmmscand_restart(struct work_struct *work);
@@ -127,6 +134,37 @@ unsigned int kmmscand_epoch_ms(void)
 }
 
 /**
+ * kmmscand_rounds - how many rounds has each scanner done?
+ *
+ * Context: a promoter, which the scanners' state outlives.
+ * Return: the least number.
+ */
+unsigned int kmmscand_rounds(void)
+{
+	unsigned int rounds = UINT_MAX;
+	int nid;
+
+	for_each_node_mask(nid, kmmscand->nodes.top) {
+		if (kmmscand->scanner[nid])
+			rounds = min(rounds, READ_ONCE(kmmscand->scanner[nid]->done));
+	}
+	return rounds;
+}
+
+/* Sleep until @cond or @msecs have passed, and count it as pay for CPU time. */
+#define kmmscand_sleep_unless(cpu, msecs, cond)						\
+do {											\
+	struct kmmscand_cpu *__cpu = (cpu);						\
+	unsigned long __start = jiffies;						\
+	u64 __slept;									\
+											\
+	wait_event_freezable_timeout(kmmscand_wait, kthread_should_stop() || (cond),	\
+				     msecs_to_jiffies(msecs));				\
+	__slept = jiffies_to_nsecs(jiffies - __start);					\
+	__cpu->owed -= min(__cpu->owed, __slept);					\
+} while (0)
+
+/**
  * kmmscand_sleep - sleep, and count it as pay for CPU time
  * @cpu:   of this thread
  * @msecs: how long
@@ -135,13 +173,28 @@ unsigned int kmmscand_epoch_ms(void)
  */
 void kmmscand_sleep(struct kmmscand_cpu *cpu, unsigned int msecs)
 {
-	unsigned long start = jiffies;
-	u64 slept;
+	kmmscand_sleep_unless(cpu, msecs, false);
+}
 
-	wait_event_freezable_timeout(kmmscand_wait, kthread_should_stop(),
-				     msecs_to_jiffies(msecs));
-	slept = jiffies_to_nsecs(jiffies - start);
-	cpu->owed -= min(cpu->owed, slept);
+/**
+ * kmmscand_wait_round - sleep until all scanners have done another round
+ * @cpu:   of this thread
+ * @round: kmmscand_rounds() before
+ * @msecs: how long at most
+ *
+ * Context: a freezable kthread.  Returns early when the thread is to stop.
+ */
+void kmmscand_wait_round(struct kmmscand_cpu *cpu, unsigned int round, unsigned int msecs)
+{
+	kmmscand_sleep_unless(cpu, msecs, kmmscand_rounds() != round);
+}
+
+/**
+ * kmmscand_wake - those who wait shall look again at what they wait for
+ */
+void kmmscand_wake(void)
+{
+	wake_up_all(&kmmscand_wait);
 }
 
 /**
@@ -155,7 +208,20 @@ void kmmscand_cpu_start(struct kmmscand_cpu *cpu)
 }
 
 /**
- * kmmscand_cpu_pay - sleep for the CPU time used since the last call
+ * kmmscand_cpu_charge - the CPU time used since the last call is to be slept for
+ * @cpu:     of this thread
+ * @percent: share of one CPU that it may use
+ */
+void kmmscand_cpu_charge(struct kmmscand_cpu *cpu, unsigned int percent)
+{
+	u64 now = task_sched_runtime(current);
+
+	cpu->owed += div_u64((now - cpu->runtime) * (100 - percent), percent);
+	cpu->runtime = now;
+}
+
+/**
+ * kmmscand_cpu_pay - sleep for the CPU time used
  * @cpu:     of this thread
  * @percent: share of one CPU that it may use
  *
@@ -163,11 +229,7 @@ void kmmscand_cpu_start(struct kmmscand_cpu *cpu)
  */
 void kmmscand_cpu_pay(struct kmmscand_cpu *cpu, unsigned int percent)
 {
-	u64 now = task_sched_runtime(current);
-
-	cpu->owed += div_u64((now - cpu->runtime) * (100 - percent), percent);
-	cpu->runtime = now;
-
+	kmmscand_cpu_charge(cpu, percent);
 	while (cpu->owed >= KMMSCAND_SLEEP_NS && !kthread_should_stop())
 		kmmscand_sleep(cpu, DIV_ROUND_UP_ULL(cpu->owed, NSEC_PER_MSEC));
 	/* With a share of 100 percent nothing is ever owed. */
@@ -194,6 +256,12 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes)
 			node_set(nid, nodes->slow);
 	}
 	return !nodes_empty(nodes->slow) && !nodes_empty(nodes->top);
+}
+
+/* Two looks must fit into an epoch, and leave time for others. */
+static bool kmmscand_window_is_close(unsigned int window_ms)
+{
+	return 4 * window_ms <= READ_ONCE(kmmscand_tunables.scan_period_ms);
 }
 
 /* The scanner for a process; it may move to another node any time. */
@@ -242,13 +310,15 @@ static struct task_struct *kmmscand_next_task(int *nr, struct mm_struct **mm)
 }
 
 /* Prepare a pass. */
-static void kmmscand_begin(struct kmmscand_mm *state)
+static void kmmscand_begin(struct kmmscand_mm *state, unsigned int window_ms)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned int epoch = hotness_epoch(), elapsed = epoch - pass->epoch;
 
 	pass->nodes = &kmmscand->nodes;
 	pass->stale = !pass->number || elapsed >= HOTNESS_HORIZON;
+	/* Close visits ask a secondary MMU too often. */
+	pass->close = window_ms && !mm_has_notifiers(pass->mm);
 	pass->shift = min(ilog2(max(elapsed, 1U)), HOTNESS_MAX_SHIFT);
 	pass->since = pass->epoch;
 	pass->epoch = epoch;
@@ -262,38 +332,82 @@ static void kmmscand_begin(struct kmmscand_mm *state)
 	pass->hot = 0;
 }
 
+/**
+ * kmmscand_pass_done - a pass has been completed
+ * @state: address space; only its scanner may call this
+ */
+void kmmscand_pass_done(struct kmmscand_mm *state)
+{
+	struct kmmscand_pass *pass = &state->pass;
+
+	state->shift = kmmscand_next_shift(state);
+	if (!pass->close)
+		state->touched = pass->touched;
+	state->due = pass->epoch + (1U << state->shift);
+	pass->number++;
+	count_tier_events(KMMSCAND_MM_SCANNED, 1);
+	trace_kmmscand_pass(pass->epoch, hotness_epoch() - pass->epoch, pass->ptes,
+			    pass->skipped, pass->young, pass->hot, state->shift,
+			    pass->stale, pass->close);
+}
+
+/* Returns as kmmscand_scan() does. */
+static int kmmscand_visit_close(struct kmmscand_scanner *s, struct kmmscand_mm *state,
+				unsigned long deadline)
+{
+	int ret;
+
+	do {
+		ret = kmmscand_close_visit(&s->close, state, &s->cpu);
+	} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
+	return ret;
+}
+
 static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 			   struct kmmscand_mm *state)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned long deadline;
+	int ret;
 
+	/* It may have got a secondary MMU meanwhile. */
+	if (mm_has_notifiers(pass->mm))
+		pass->close = false;
 	if (!pass->next) {
-		if ((int)(state->due - hotness_epoch()) > 0)
+		if ((!s->longer || mm_has_notifiers(pass->mm)) &&
+		    (int)(state->due - hotness_epoch()) > 0)
 			return;
-		kmmscand_begin(state);
+		kmmscand_begin(state, s->close.window_ms);
 	}
 	kmmscand_task_policy(task, pass);
 	/* Who does not get done shares the epoch with others of that kind. */
 	deadline = jiffies + msecs_to_jiffies(kmmscand_epoch_ms() / (s->unfinished + 1));
-	if (!kmmscand_scan(pass, &s->cpu, deadline)) {
-		if (pass->next)
-			s->unfinished_now++;
-		else	/* Nothing was done: the next round begins again. */
-			pass->epoch = pass->since;
-		return;
+	if (pass->close && s->close.window_ms) {
+		ret = kmmscand_visit_close(s, state, deadline);
+	} else {
+		/* This one sleeps. */
+		if (s->close.nr)
+			kmmscand_close_look(&s->close, &s->cpu);
+		ret = kmmscand_scan(pass, KMMSCAND_SINCE, &pass->next, ULONG_MAX, &s->cpu,
+				    deadline);
 	}
-
-	if (!pass->held_up)
-		WRITE_ONCE(s->long_ms, max(s->long_ms, jiffies_to_msecs(jiffies -
-									pass->started)));
-	state->shift = kmmscand_next_shift(state);
-	state->touched = pass->touched;
-	state->due = pass->epoch + (1U << state->shift);
-	pass->number++;
-	trace_kmmscand_pass(pass->epoch, hotness_epoch() - pass->epoch, pass->ptes,
-			    pass->skipped, pass->young, pass->hot, state->shift,
-			    pass->stale);
+	pass->held_up |= ret == -EBUSY;
+	/* Done, or over and out */
+	if (ret == 1 || ret == -ESRCH)
+		pass->next = 0;
+	if (ret == 1) {
+		if (!pass->held_up)
+			WRITE_ONCE(s->long_ms, max(s->long_ms, jiffies_to_msecs(jiffies -
+										pass->started)));
+		/* In close visits the last looks are still to come. */
+		if (!(pass->close && s->close.window_ms))
+			kmmscand_pass_done(state);
+	} else if (pass->next) {
+		s->unfinished_now++;
+	} else {
+		/* Nothing was done: the next round begins again. */
+		pass->epoch = pass->since;
+	}
 }
 
 /* The first scanner looks after what all of them share. */
@@ -320,8 +434,18 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 
 	hotness_next_epoch();
 	/* What could not be allocated when memory came online */
-	if (!(s->round % HOTNESS_SWEEP_EPOCHS) && hotness_populate(&kmmscand->nodes.slow))
+	if (!(s->round % HOTNESS_SWEEP_EPOCHS) &&
+	    hotness_populate(&kmmscand->nodes.slow) == -ENOMEM)
 		pr_warn_once("no memory for parts of the hotness table\n");
+}
+
+/* Have the promoters found too little?  Then they shall have more soon. */
+static bool kmmscand_window_grew(struct kmmscand_scanner *s)
+{
+	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
+
+	return kmmscand_window_is_close(window_ms) && window_ms > s->close.window_ms &&
+	       s->close.window_ms;
 }
 
 static void kmmscand_round(struct kmmscand_scanner *s)
@@ -329,8 +453,11 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	struct task_struct *task;
 	struct kmmscand_mm *state;
 	struct mm_struct *mm;
+	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
 	int nr;
 
+	s->longer = kmmscand_window_grew(s);
+	s->close.window_ms = kmmscand_window_is_close(window_ms) ? window_ms : 0;
 	s->round++;
 	s->unfinished = s->unfinished_now;
 	s->unfinished_now = 0;
@@ -342,6 +469,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	for (nr = 1; !kthread_should_stop(); nr++) {
 		task = kmmscand_next_task(&nr, &mm);
 		if (!nr) {
+			kmmscand_close_look(&s->close, &s->cpu);
 			kmmscand_mms_drop(s->nid, s->round);
 			break;
 		}
@@ -352,7 +480,13 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 			put_task_struct(task);
 			mmdrop(mm);
 		}
-		kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+		/* Nobody sleeps while a group waits to be looked at: close.c. */
+		if (!s->close.nr)
+			kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+		else if (kmmscand_close_due(&s->close))
+			kmmscand_close_look(&s->close, &s->cpu);
+		else
+			cond_resched();
 	}
 }
 
@@ -365,13 +499,19 @@ static int kmmscand_thread(void *data)
 
 	while (!kthread_should_stop()) {
 		unsigned long start = jiffies, period, spent;
+		unsigned int period_ms;
 
 		kmmscand_round(s);
+		WRITE_ONCE(s->done, s->round);
+		kmmscand_wake();
 
-		period = msecs_to_jiffies(kmmscand_epoch_ms());
+		period_ms = kmmscand_epoch_ms();
+		period = msecs_to_jiffies(period_ms);
 		spent = jiffies - start;
 		if (spent < period)
-			kmmscand_sleep(&s->cpu, jiffies_to_msecs(period - spent));
+			kmmscand_sleep_unless(&s->cpu, jiffies_to_msecs(period - spent),
+					      kmmscand_window_grew(s) ||
+					      kmmscand_epoch_ms() != period_ms);
 	}
 	return 0;
 }
@@ -394,10 +534,11 @@ static void kmmscand_stop(void)
 			kthread_stop(s->task);
 	}
 	for_each_node(nid) {
-		kfree(kmmscand->scanner[nid]);
 		if (kmmscand->promoter[nid])
 			kpromoted_stop(kmmscand->promoter[nid]);
 	}
+	for_each_node(nid)
+		kvfree(kmmscand->scanner[nid]);
 	kmmscand_mms_drop_all();
 	tier_promoter_put();
 	hotness_disable();
@@ -409,7 +550,7 @@ static int kmmscand_add_scanner(int nid, bool first)
 {
 	struct kmmscand_scanner *s;
 
-	s = kzalloc(sizeof(*s), GFP_KERNEL);
+	s = kvzalloc(sizeof(*s), GFP_KERNEL);
 	if (!s)
 		return -ENOMEM;
 	s->nid = nid;
@@ -424,14 +565,18 @@ static int kmmscand_run_scanner(int nid)
 {
 	struct kmmscand_scanner *s = kmmscand->scanner[nid];
 	struct task_struct *task;
+	cpumask_var_t cpus;
 
 	task = kthread_create_on_node(kmmscand_thread, s, nid, "kmmscand%d", nid);
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	set_user_nice(task, 10);
 	/* A preference, for the memory that it walks; user space may change it. */
-	if (!cpumask_empty(cpumask_of_node(nid)))
-		set_cpus_allowed_ptr(task, cpumask_of_node(nid));
+	if (alloc_cpumask_var(&cpus, GFP_KERNEL)) {
+		if (cpumask_and(cpus, cpumask_of_node(nid), housekeeping_cpumask(HK_TYPE_KTHREAD)))
+			set_cpus_allowed_ptr(task, cpus);
+		free_cpumask_var(cpus);
+	}
 	s->task = task;
 	wake_up_process(task);
 	return 0;
@@ -444,7 +589,7 @@ static int kmmscand_start_threads(void)
 	bool first = true;
 	int nid, err;
 
-	/* All of them first: they look each other up; see kmmscand_is_home(). */
+	/* All of them first: they look each other up; see kmmscand_home(). */
 	for_each_node_mask(nid, nodes->top) {
 		if (!node_state(nid, N_CPU))
 			continue;
@@ -544,7 +689,8 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr,
 	if (!enable && !sysfs_streq(buf, "0"))
 		return -EINVAL;
 
-	mutex_lock(&kmmscand_mutex);
+	if (mutex_lock_interruptible(&kmmscand_mutex))
+		return -EINTR;
 	if (enable)
 		err = kmmscand_start();
 	else
@@ -580,6 +726,9 @@ static ssize_t kmmscand_attr_store(struct kobject *kobj, struct kobj_attribute *
 	if (kstrtouint(buf, 10, &val) || val < attr->min || val > attr->max)
 		return -EINVAL;
 	WRITE_ONCE(*attr->value, val);
+	/* Who sleeps for the old period shall not do so to its end. */
+	WRITE_ONCE(epoch_ms, 0);
+	kmmscand_wake();
 	return count;
 }
 
@@ -600,7 +749,7 @@ static struct kmmscand_attr hot_threshold_attr = {
 
 static struct kmmscand_attr promote_rate_mbps_attr = {
 	__ATTR(promote_rate_mbps, 0644, kmmscand_attr_show, kmmscand_attr_store),
-	&kmmscand_tunables.promote_rate_mbps, 1, 65536
+	&kmmscand_tunables.promote_rate_mbps, 0, 65536
 };
 
 static struct kmmscand_attr promote_cpu_pct_attr = {

@@ -36,6 +36,7 @@ struct kmmscand_cpu {
 };
 
 void kmmscand_cpu_start(struct kmmscand_cpu *cpu);
+void kmmscand_cpu_charge(struct kmmscand_cpu *cpu, unsigned int percent);
 void kmmscand_cpu_pay(struct kmmscand_cpu *cpu, unsigned int percent);
 void kmmscand_sleep(struct kmmscand_cpu *cpu, unsigned int msecs);
 
@@ -58,8 +59,10 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @epoch:	of its beginning
  * @since:	epoch in which the pass before began
  * @shift:	bits of history stand for 2^@shift epochs
- * @stale:	the Accessed bits are of unknown age: clear, but do not count
- * @skip:	page tables that the processor has not walked may be skipped
+ * @stale:	the Accessed bits are of unknown age: clear, but do not count, unless
+ *		they are cleared for a window
+ * @close:	it is made of close visits, see close.c
+ * @looked:	epoch of the last close visit
  * @held_up:	a visit ended because mmap_lock was taken
  * @started:	in jiffies
  * @ptes:	entries looked at
@@ -80,7 +83,8 @@ struct kmmscand_pass {
 	unsigned int since;
 	unsigned int shift;
 	bool stale;
-	bool skip;
+	bool close;
+	unsigned int looked;
 	bool held_up;
 	unsigned long started;
 	unsigned long ptes;
@@ -98,7 +102,23 @@ extern bool kmmscand_fault_young;
 #endif
 
 void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass);
-bool kmmscand_scan(struct kmmscand_pass *pass, struct kmmscand_cpu *cpu, unsigned long deadline);
+
+/**
+ * enum kmmscand_look - what a walk asks
+ * @KMMSCAND_SINCE:  what has been accessed since the last pass?
+ * @KMMSCAND_CLEAR:  nothing, it only clears the Accessed bits
+ * @KMMSCAND_FIRST:  what has been accessed since the walk that cleared them?
+ * @KMMSCAND_SECOND: and since the first look?
+ */
+enum kmmscand_look {
+	KMMSCAND_SINCE,
+	KMMSCAND_CLEAR,
+	KMMSCAND_FIRST,
+	KMMSCAND_SECOND,
+};
+
+int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned long *next,
+		  unsigned long end, struct kmmscand_cpu *cpu, unsigned long deadline);
 
 /* What is remembered of an address space, see mms.c */
 struct kmmscand_mm {
@@ -110,7 +130,7 @@ struct kmmscand_mm {
 	bool moved;			/* to a scanner that has not met it yet */
 	unsigned int due;		/* epoch of the next pass */
 	unsigned int shift;		/* passes are 2^shift epochs apart, or more */
-	unsigned long touched;		/* in the last pass */
+	unsigned long touched;		/* in the last pass that was no close one */
 };
 
 struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
@@ -118,9 +138,37 @@ struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 void kmmscand_mms_drop(int nid, unsigned int round);
 void kmmscand_mms_drop_all(void);
 unsigned int kmmscand_next_shift(const struct kmmscand_mm *state);
+void kmmscand_pass_done(struct kmmscand_mm *state);
+
+/* Pieces of address spaces that are looked at together, see close.c */
+#define KMMSCAND_PIECES		1024
+
+struct kmmscand_piece {
+	struct kmmscand_mm *state;
+	unsigned long start;
+	unsigned long end;
+	bool last;			/* of its pass */
+};
+
+struct kmmscand_close {
+	unsigned int window_ms;		/* of this round; 0: no close visits */
+	unsigned long begun;		/* the last walk over the group, in jiffies */
+	unsigned int nr;
+	struct kmmscand_piece piece[KMMSCAND_PIECES];
+};
+
+int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state,
+			 struct kmmscand_cpu *cpu);
+bool kmmscand_close_due(struct kmmscand_close *close);
+void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu);
 
 /* Length of an epoch; longer than scan_period_ms if scanning takes so long */
 unsigned int kmmscand_epoch_ms(void);
+
+/* Rounds of the scanners, for those who wait for the end of one */
+unsigned int kmmscand_rounds(void);
+void kmmscand_wait_round(struct kmmscand_cpu *cpu, unsigned int round, unsigned int msecs);
+void kmmscand_wake(void);
 
 /* Promoters, see kpromoted.c */
 struct kpromoted;
@@ -128,5 +176,6 @@ struct kpromoted;
 struct kpromoted *kpromoted_start(int nid, const struct kmmscand_nodes *nodes);
 void kpromoted_stop(struct kpromoted *promoter);
 unsigned int kpromoted_threshold(int nid);
+unsigned int kpromoted_window_ms(const nodemask_t *slow);
 
 #endif /* _MM_TIER_KMMSCAND_H */

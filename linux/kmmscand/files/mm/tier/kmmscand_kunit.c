@@ -28,16 +28,21 @@ static void score_test(struct kunit *test)
 
 static void aged_test(struct kunit *test)
 {
+	const unsigned int shift = HOTNESS_MAX_SHIFT + 1, horizon = 2 * HOTNESS_HORIZON;
 	u16 record = 10 << 8 | 0x01;
 
 	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10, 0), 0x01);
 	KUNIT_EXPECT_EQ(test, hotness_aged(record, 17, 0), 0x80);
 	KUNIT_EXPECT_EQ(test, hotness_aged(record, 18, 0), 0x00);
 	/* One bit for eight epochs: nothing is lost before the horizon. */
-	KUNIT_EXPECT_EQ(test, hotness_aged(record, 17, 3), 0x01);
-	KUNIT_EXPECT_EQ(test, hotness_aged(record, 18, 3), 0x02);
-	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + HOTNESS_HORIZON - 1, 3), 0x80);
-	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + HOTNESS_HORIZON, 3), 0x00);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 25, shift), 0x01);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 26, shift), 0x02);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + horizon - 1, shift), 0x80);
+	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + horizon, shift), 0x00);
+	/* Two looks, and four epochs later the next two */
+	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 11, 2), 0x02);
+	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 17, 2), 0x02);
+	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 18, 2), 0x04);
 	/* The stamp wraps. */
 	KUNIT_EXPECT_EQ(test, hotness_aged(255 << 8 | 0x01, 1, 0), 0x04);
 	/* What the sweep is for: without it the page would look hot again. */
@@ -74,6 +79,30 @@ static void pick_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, hot, 0);
 }
 
+static void window_test(struct kunit *test)
+{
+	const unsigned int period = 500, least = KPROMOTED_WINDOW_MS;
+
+	/* About as many as can be afforded: as it is */
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 1000, 1000, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 5000, 2000, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, 500, 500, 1000), period);
+	/* Far too many: in proportion, but not at once */
+	KUNIT_EXPECT_EQ(test, kpromoted_window(100, period, 5000, 4000, 1000), 25);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, 1 << 20, 1 << 20, 1000), 62);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, 5000, 2500, 1000), period / 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, 5000, 5000, 1000), least);
+	/* Too few */
+	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, 250, 250, 1000), 80);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, 0, 0, 1000), period / 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 4, period, 0, 0, 1000), period);
+	KUNIT_EXPECT_EQ(test, kpromoted_window_half(period, period), period / 8);
+	KUNIT_EXPECT_EQ(test, kpromoted_window_half(least, period), least);
+	/* However short the period */
+	KUNIT_EXPECT_EQ(test, kpromoted_window(25, 40, 5000, 5000, 1000), 10);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 40, 0, 0, 1000), 40);
+}
+
 static void backoff_test(struct kunit *test)
 {
 	struct kpromoted_backoff backoff = {};
@@ -98,24 +127,48 @@ static void backoff_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, backoff.shift, 0);
 }
 
+/* Epochs that are all the same */
+static void pressure_epochs(struct kpromoted_pressure *pressure, int epochs, bool full,
+			    enum kpromoted_bouncing bouncing, bool relent,
+			    unsigned long warm, bool close)
+{
+	while (epochs--)
+		kpromoted_pressure_update(pressure, full, bouncing, relent, warm, close);
+}
+
 static void pressure_test(struct kunit *test)
 {
 	struct kpromoted_pressure pressure = {};
-	int i;
+	const int few = KPROMOTED_BOUNCES_FEW;
 
-	for (i = 0; i < 20; i++)
-		kpromoted_pressure_update(&pressure, true, true, 1000);
+	pressure_epochs(&pressure, 20, true, few, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE);
-	/* Not before there is room */
-	for (i = 0; i < 2 * KPROMOTED_CALM; i++)
-		kpromoted_pressure_update(&pressure, false, false, 1000);
+	/* Strained so often that it takes long to relent, and not before there is room */
+	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MAX);
+	pressure_epochs(&pressure, KPROMOTED_HOLD_MAX, false, few, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE);
-	for (i = 0; i < 2 * KPROMOTED_CALM; i++)
-		kpromoted_pressure_update(&pressure, false, true, 1000);
+	pressure_epochs(&pressure, 2 * KPROMOTED_CALM, false, few, false, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE);
+	pressure_epochs(&pressure, 2 * KPROMOTED_CALM, false, few, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE - 2);
+	/* Nothing warm: nothing learned, but in a short window */
+	pressure_epochs(&pressure, 2 * KPROMOTED_CALM, false, few, true, 0, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE - 2);
+	pressure_epochs(&pressure, KPROMOTED_CALM, false, few, true, 0, true);
+	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE - 3);
 	/* Another hot set */
-	kpromoted_pressure_update(&pressure, true, true, 1000 + 500 + KPROMOTED_NEWS + 1);
+	pressure_epochs(&pressure, 1, true, few, true, 1000 + 500 + KPROMOTED_NEWS + 1, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
+	/* What was much once is forgotten. */
+	pressure_epochs(&pressure, 1, false, KPROMOTED_BOUNCES_TOO_MANY, true, 100000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 1);
+	pressure_epochs(&pressure, 100, false, few, false, 1000, false);
+	pressure_epochs(&pressure, 1, false, few, false, 1000 + 500 + KPROMOTED_NEWS + 1, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 0);
+	/* Not too many: no more points, but no longer windows for a while either */
+	pressure_epochs(&pressure, 1, false, KPROMOTED_BOUNCES_MANY, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 0);
+	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MIN);
 }
 
 static void bounces_test(struct kunit *test)
@@ -128,17 +181,42 @@ static void bounces_test(struct kunit *test)
 	for (i = 0; i < 20; i++) {
 		promoted += 1000;
 		bounced += 50;
-		KUNIT_EXPECT_FALSE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+		KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
+				KPROMOTED_BOUNCES_FEW);
 	}
 	/* Many at once are not. */
 	promoted += 1000;
-	bounced += 2000;
-	KUNIT_EXPECT_TRUE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+	bounced += 1000;
+	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
+			KPROMOTED_BOUNCES_MANY);
 	/* Said once; only more of them count again, but then at once. */
 	for (i = 0; i < 20; i++)
-		KUNIT_EXPECT_FALSE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+		KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
+				KPROMOTED_BOUNCES_FEW);
 	bounced += KPROMOTED_BOUNCE_MIN;
-	KUNIT_EXPECT_TRUE(test, kpromoted_bounces_update(&bounces, promoted, bounced));
+	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
+			KPROMOTED_BOUNCES_TOO_MANY);
+}
+
+static void exchange_test(struct kunit *test)
+{
+	unsigned long exchange = KPROMOTED_BATCH;
+
+	/* Not asked for: nothing is learned. */
+	exchange = kpromoted_exchange_update(exchange, 0, false, KPROMOTED_BOUNCES_FEW);
+	KUNIT_EXPECT_EQ(test, exchange, KPROMOTED_BATCH);
+	exchange = kpromoted_exchange_update(exchange, exchange, false, KPROMOTED_BOUNCES_FEW);
+	exchange = kpromoted_exchange_update(exchange, exchange, false, KPROMOTED_BOUNCES_FEW);
+	KUNIT_EXPECT_EQ(test, exchange, 4 * KPROMOTED_BATCH);
+	/* As much as demotion could do */
+	exchange = kpromoted_exchange_update(exchange, 3 * KPROMOTED_BATCH, true,
+					     KPROMOTED_BOUNCES_FEW);
+	KUNIT_EXPECT_EQ(test, exchange, 3 * KPROMOTED_BATCH);
+	exchange = kpromoted_exchange_update(exchange, exchange, false, KPROMOTED_BOUNCES_MANY);
+	KUNIT_EXPECT_EQ(test, exchange, 3 * KPROMOTED_BATCH / 2);
+	exchange = kpromoted_exchange_update(exchange, 0, true, KPROMOTED_BOUNCES_TOO_MANY);
+	exchange = kpromoted_exchange_update(exchange, 0, true, KPROMOTED_BOUNCES_TOO_MANY);
+	KUNIT_EXPECT_EQ(test, exchange, KPROMOTED_BATCH);
 }
 
 static unsigned int next_shift(struct kmmscand_mm *state, unsigned long touched,
@@ -171,6 +249,9 @@ static void shift_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 10, 10), HOTNESS_MAX_SHIFT);
 	/* Many that cannot be afforded: short enough to tell them apart */
 	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 100, 0), 1);
+	/* A window is shorter than what was counted before: no jump */
+	state->pass.close = true;
+	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), HOTNESS_MAX_SHIFT - 1);
 }
 
 /* The score of a frame's next touch, @epochs later */
@@ -188,6 +269,7 @@ static void table_test(struct kunit *test)
 	struct hotness_cursor cursor = {};
 	struct tier_range ranges[2];
 	struct page *pages;
+	unsigned int epoch;
 	unsigned long pfn;
 	int i;
 
@@ -258,6 +340,27 @@ static void table_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1 << HOTNESS_MAX_SHIFT, HOTNESS_MAX_SHIFT),
 			HOTNESS_MAX_SCORE - HOTNESS_MAX_SHIFT);
 
+	/* Two looks in one epoch are worth as much as one each in two. */
+	hotness_forget(pfn, 1);
+	hotness_next_epoch();
+	epoch = hotness_epoch();
+	KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, epoch, false, 0), 1);
+	KUNIT_EXPECT_EQ_MSG(test, hotness_touch_close(pfn, epoch, false, 0), 0, "counted twice");
+	KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, epoch, true, 0), 3);
+	KUNIT_EXPECT_EQ_MSG(test, hotness_touch(pfn, 0), 0, "counted twice");
+	KUNIT_EXPECT_EQ_MSG(test, hotness_touch_close(pfn, epoch, false, 0), 0, "counted late");
+	hotness_next_epoch();
+	KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, epoch + 1, true, 0), 3);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 5);
+	/* However long the interval, the looks of a visit are two. */
+	hotness_forget(pfn, 1);
+	for (i = 0; i < 4; i++) {
+		epoch = hotness_epoch();
+		hotness_touch_close(pfn, epoch, false, 2);
+		KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, epoch, true, 2), 3 + 2 * i);
+		touch_later(pfn + 1, 4, 0);
+	}
+
 	/* Others add to what the scanner has begun, and begin nothing. */
 	hotness_forget(pfn, 1);
 	hotness_touch_known(pfn);
@@ -278,9 +381,11 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(score_test),
 	KUNIT_CASE(aged_test),
 	KUNIT_CASE(pick_test),
+	KUNIT_CASE(window_test),
 	KUNIT_CASE(backoff_test),
 	KUNIT_CASE(pressure_test),
 	KUNIT_CASE(bounces_test),
+	KUNIT_CASE(exchange_test),
 	KUNIT_CASE(shift_test),
 	KUNIT_CASE(table_test),
 	{}

@@ -4,9 +4,12 @@
  *
  * In each epoch it counts the pages of its node by score (hotness_count()), finds out
  * how many pages it can afford, and takes the lowest score for threshold with which it
- * affords all pages that reach it.  So the hottest pages move first; what is over
- * waits, and moves later if it is still hot.  Pages move in the order of their frames,
- * neighbours together, large folios whole.
+ * affords all pages that reach it.  What it can afford beyond these are pages of the
+ * next score, in the order of their frames.  So the hottest pages move first; what is
+ * over waits, and moves later if it is still hot.  Pages move in the order of their frames,
+ * neighbours together, large folios whole.  If even those of the highest score are far
+ * too many, the scanners are asked for shorter windows (close.c), and for longer ones
+ * if they find too little.
  *
  * What can be afforded is the least of
  *  - the bandwidth: promote_rate_mbps.  Pages that NUMA balancing's tiering mode wants
@@ -14,12 +17,13 @@
  *    PGPROMOTE_CANDIDATE and the window of struct pglist_data.
  *  - CPU time: promote_cpu_pct of one CPU, at the cost per page that was measured, but
  *    always enough for a batch.
- *  - room: what is free above the high watermark, and a batch more where demotion can
- *    make room.  Promotion never reclaims to disk.
+ *  - room: what is free above the high watermark, and where demotion can make room a
+ *    batch more, or several, if that goes well (exchange).  Promotion never reclaims
+ *    to disk.
  *
- * A target that stays full, or from which much of what has been promoted is demoted
- * again soon (bounce.c), raises the threshold further (pressure); migrations that fail
- * make the budget smaller (backoff).
+ * A target that stays full, or too many pages that come back soon after they have been
+ * demoted (bounce.c), raise the threshold further (pressure); migrations that fail make
+ * the budget smaller (backoff).
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
@@ -43,16 +47,15 @@
 
 #include <trace/events/kmmscand.h>
 
-/* Base pages (or one larger folio) to promote before CPU time is looked at again */
-#define KPROMOTED_BATCH		512UL
 #define KPROMOTED_RANGES	256
 /* How long to let kswapd make room before giving up for the epoch */
 #define KPROMOTED_ROOM_TRIES	8	/* in a row, without any progress */
 #define KPROMOTED_ROOM_MSECS	50
 /* How long to wait for bandwidth */
 #define KPROMOTED_RATE_MSECS	100
-/* First guess of what a page costs, in ns */
+/* First guess of what a page costs, in ns, and how many tell more than a guess */
 #define KPROMOTED_PAGE_NS	5000
+#define KPROMOTED_FEW		64
 
 /* State of the thread, and used by nothing else while that runs */
 struct kpromoted {
@@ -64,6 +67,9 @@ struct kpromoted {
 	struct kpromoted_pressure pressure;
 	struct kpromoted_bounces bounces;
 	struct kpromoted_backoff backoff;
+	unsigned long exchange;		/* see kpromoted_exchange_update() */
+	unsigned int window_ms;		/* that the scanners should use */
+	unsigned int round;		/* of the scanners, when the epoch began */
 	u64 page_ns;			/* average CPU time per page */
 	long tokens;			/* base pages that the bandwidth allows now */
 	unsigned long refilled;		/* in jiffies */
@@ -74,6 +80,26 @@ struct kpromoted {
 
 /* Effective threshold by slow node, for scanners; 0 without a promoter */
 static unsigned int thresholds[MAX_NUMNODES];
+
+/* Window that the promoter of a slow node asks for; 0 without a promoter */
+static unsigned int windows[MAX_NUMNODES];
+
+/**
+ * kpromoted_window_ms - window in which pages have to be accessed
+ * @slow: slow nodes
+ *
+ * Context: any.
+ * Return: the shortest that the promoters of the nodes ask for; 0 without any.
+ */
+unsigned int kpromoted_window_ms(const nodemask_t *slow)
+{
+	unsigned int window_ms = 0;
+	int nid;
+
+	for_each_node_mask(nid, *slow)
+		window_ms = min_not_zero(window_ms, READ_ONCE(windows[nid]));
+	return window_ms;
+}
 
 /**
  * kpromoted_threshold - score that pages of a slow node need just now
@@ -165,7 +191,7 @@ static unsigned long kpromoted_budget(struct kpromoted *p, int target, unsigned 
 			READ_ONCE(kmmscand_tunables.promote_cpu_pct), p->page_ns);
 	room = tier_target_headroom(target);
 	if (numa_demotion_enabled)
-		room += KPROMOTED_BATCH;
+		room += p->exchange;
 	rate = mult_frac((unsigned long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) <<
 			 (20 - PAGE_SHIFT), period_ms, MSEC_PER_SEC);
 	return max(min3(cpu, room, rate) >> p->backoff.shift, KPROMOTED_BATCH);
@@ -192,9 +218,10 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int nr, unsigned long e
 		*moved += stats.moved;
 		tried = stats.moved + stats.isolate + stats.busy + stats.nomem + stats.skipped;
 		kpromoted_backoff_count(&p->backoff, stats.moved, tried - stats.moved);
-		if (tried) {
-			/* An average over some batches; one page is never free. */
+		/* An average over some batches; of a few pages the overhead is too large. */
+		if (tried >= KPROMOTED_FEW) {
 			cost = div64_u64(task_sched_runtime(current) - start, tried);
+			/* One page is never free. */
 			p->page_ns = max_t(u64, (p->page_ns * 7 + cost) / 8, 100);
 		}
 		/*
@@ -222,79 +249,133 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int nr, unsigned long e
 	return true;
 }
 
-/* Ask for more, or less, depending on how this epoch went. */
-static void kpromoted_adapt(struct kpromoted *p, int target, bool full, unsigned long warm)
+/* With this one there are no close visits.  Epochs may be longer than that. */
+static unsigned int kpromoted_longest(void)
 {
-	unsigned long promoted, bounced;
+	return READ_ONCE(kmmscand_tunables.scan_period_ms);
+}
+
+static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
+{
+	if (window_ms == p->window_ms)
+		return;
+	p->window_ms = window_ms;
+	WRITE_ONCE(windows[p->nid], window_ms);
+	kmmscand_wake();
+}
+
+/* What is done in one epoch */
+struct kpromoted_work {
+	int target;
+	unsigned long left;		/* base pages to be promoted */
+	unsigned long moved;
+	unsigned long end;		/* in jiffies; at least one batch is promoted */
+	bool full;			/* the target has no room, also not after waiting */
+};
+
+/* Ask for more, or less, depending on how this epoch went. */
+static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *work,
+			    unsigned long room, unsigned long warm)
+{
+	unsigned long promoted, bounced, exchanged = work->moved - min(work->moved, room);
+	enum kpromoted_bouncing bouncing;
 	bool relent;
 
 	tier_bounces(&promoted, &bounced);
-	full |= kpromoted_bounces_update(&p->bounces, promoted, bounced);
+	bouncing = kpromoted_bounces_update(&p->bounces, promoted, bounced);
+	p->exchange = kpromoted_exchange_update(p->exchange, exchanged, work->full, bouncing);
+	/* What is exchanged has to be hotter. */
+	if (bouncing != KPROMOTED_BOUNCES_FEW)
+		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
+							      kpromoted_longest()));
 	/*
 	 * With demotion it is kswapd that keeps room, and never more than up to the
 	 * promo watermark.
 	 */
 	relent = numa_demotion_enabled ||
-		 tier_target_headroom(target) > node_present_pages(target) / 64;
-	kpromoted_pressure_update(&p->pressure, full, relent, warm);
+		 tier_target_headroom(work->target) > node_present_pages(work->target) / 64;
+	kpromoted_pressure_update(&p->pressure, work->full && !work->moved, bouncing, relent,
+				  warm, p->window_ms < kpromoted_longest());
 }
 
-static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
+/* Promote pages that reach the threshold, as long as there are any and all is well. */
+static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
+			   unsigned int threshold)
 {
-	unsigned long budget, hot, left, moved = 0, end;
 	struct hotness_cursor cursor = {};
-	struct hotness_histogram histogram;
-	unsigned int base = READ_ONCE(kmmscand_tunables.hot_threshold);
-	unsigned int threshold, nr, i;
-	unsigned long warm = 0;
-	bool full = false;
-	int target;
+	unsigned long pages, batch;
+	unsigned int nr, i;
 
-	kpromoted_backoff_decay(&p->backoff);
-	target = kpromoted_target(p);
-	if (target == NUMA_NO_NODE) {
-		/* The scanner need not hurry for pages that cannot move. */
-		WRITE_ONCE(thresholds[p->nid], HOTNESS_MAX_SCORE + 1);
-		return;
-	}
-	hotness_count(p->nid, &histogram);
-	budget = kpromoted_budget(p, target, period_ms);
-	for (i = base; i <= HOTNESS_MAX_SCORE; i++)
-		warm += histogram.pages[i];
-	threshold = kpromoted_pick(&histogram, base + p->pressure.score, budget, &hot);
-	WRITE_ONCE(thresholds[p->nid], threshold);
-
-	/* Counting is not included: at least one batch is promoted. */
-	end = jiffies + msecs_to_jiffies(period_ms);
-	left = min(hot, budget);
-	while (left && !full && !kthread_should_stop()) {
-		unsigned long pages = 0, batch;
-
-		batch = kpromoted_rate(p, target, min(left, KPROMOTED_BATCH));
+	while (work->left && !work->full && !kthread_should_stop()) {
+		batch = kpromoted_rate(p, work->target, min(work->left, KPROMOTED_BATCH));
 		if (!batch) {
-			if (time_after_eq(jiffies, end))
-				break;
+			if (time_after_eq(jiffies, work->end))
+				return;
 			kmmscand_sleep(&p->cpu, KPROMOTED_RATE_MSECS);
 			continue;
 		}
 		nr = hotness_select(p->nid, threshold, &cursor, p->ranges, KPROMOTED_RANGES,
 				    batch);
 		if (!nr)
-			break;
-		for (i = 0; i < nr; i++) {
-			p->ranges[i].nid = target;
+			return;
+		for (i = 0, pages = 0; i < nr; i++) {
+			p->ranges[i].nid = work->target;
 			p->first[i] = p->ranges[i].pfn;
 			pages += p->ranges[i].nr;
 		}
-		kpromoted_charge(p, target, pages);
-		left -= min(left, pages);
-		full = !kpromoted_move(p, nr, end, &moved);
-		if (time_after_eq(jiffies, end))
-			break;
+		kpromoted_charge(p, work->target, pages);
+		work->left -= min(work->left, pages);
+		work->full = !kpromoted_move(p, nr, work->end, &work->moved);
+		if (time_after_eq(jiffies, work->end))
+			work->left = 0;
 	}
-	kpromoted_adapt(p, target, full, warm);
-	trace_kpromoted_epoch(p->nid, target, threshold, hot, budget, moved,
-			      p->pressure.score, p->backoff.shift);
+}
+
+static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
+{
+	unsigned int least = READ_ONCE(kmmscand_tunables.hot_threshold), threshold, i;
+	unsigned int round = kmmscand_rounds();
+	struct hotness_histogram histogram;
+	bool scanned = round != p->round;
+	struct kpromoted_work work = {};
+	unsigned long budget, hot, wanted, room, warm = 0;
+
+	kpromoted_backoff_decay(&p->backoff);
+	p->round = round;
+	work.target = kpromoted_target(p);
+	if (work.target == NUMA_NO_NODE) {
+		/* The scanner need not hurry for pages that cannot move. */
+		kpromoted_ask_window(p, kpromoted_longest());
+		WRITE_ONCE(thresholds[p->nid], HOTNESS_MAX_SCORE + 1);
+		return;
+	}
+	room = tier_target_headroom(work.target);
+	budget = kpromoted_budget(p, work.target, period_ms);
+	if (!hotness_count(p->nid, &histogram))
+		return;
+	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
+		warm += histogram.pages[i];
+	least += p->pressure.score;
+	threshold = kpromoted_pick(&histogram, least, budget, &hot);
+	WRITE_ONCE(thresholds[p->nid], threshold);
+	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
+	/*
+	 * Only what the scanners have found since says something about the window.
+	 * Under pressure too little is wanted rather than found.
+	 */
+	if (scanned && (wanted > budget || !(p->pressure.score || p->pressure.left)))
+		kpromoted_ask_window(p, kpromoted_window(p->window_ms, kpromoted_longest(), warm,
+							 wanted, budget));
+
+	work.left = budget;
+	work.end = jiffies + msecs_to_jiffies(period_ms);
+	kpromoted_work(p, &work, threshold);
+	/* What is left of the budget does for some pages of the next score. */
+	if (threshold > least)
+		kpromoted_work(p, &work, threshold - 1);
+	kpromoted_adapt(p, &work, room, warm);
+	trace_kpromoted_epoch(p->nid, work.target, threshold, hot, budget, work.moved,
+			      p->pressure.score, p->backoff.shift, p->window_ms);
 }
 
 static int kpromoted_thread(void *data)
@@ -304,6 +385,7 @@ static int kpromoted_thread(void *data)
 	set_freezable();
 	kmmscand_cpu_start(&p->cpu);
 	p->refilled = jiffies;
+	p->round = kmmscand_rounds();
 	tier_bounces(&p->bounces.promoted_seen, &p->bounces.bounced_seen);
 
 	while (!kthread_should_stop()) {
@@ -315,10 +397,13 @@ static int kpromoted_thread(void *data)
 
 		period = msecs_to_jiffies(period_ms);
 		spent = jiffies - start;
-		if (spent < period)
-			kmmscand_sleep(&p->cpu, jiffies_to_msecs(period - spent));
+		/* Scanners that are late do not change the pace, but those that are early. */
+		if (spent < 2 * period)
+			kmmscand_wait_round(&p->cpu, p->round,
+					    jiffies_to_msecs(2 * period - spent));
 	}
 	WRITE_ONCE(thresholds[p->nid], 0);
+	WRITE_ONCE(windows[p->nid], 0);
 	return 0;
 }
 
@@ -339,6 +424,10 @@ struct kpromoted *kpromoted_start(int nid, const struct kmmscand_nodes *nodes)
 	p->nid = nid;
 	p->nodes = *nodes;
 	p->page_ns = KPROMOTED_PAGE_NS;
+	p->exchange = KPROMOTED_BATCH;
+	/* First what is hottest */
+	p->window_ms = KPROMOTED_WINDOW_MS;
+	WRITE_ONCE(windows[nid], KPROMOTED_WINDOW_MS);
 	p->task = kthread_create(kpromoted_thread, p, "kpromoted%d", nid);
 	if (IS_ERR(p->task)) {
 		struct task_struct *task = p->task;

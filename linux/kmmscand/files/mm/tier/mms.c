@@ -32,6 +32,8 @@
 #define KMMSCAND_HOT_SHARE	16
 /* A jump: twice as many accessed pages as before, and this many more */
 #define KMMSCAND_JUMP		64
+/* Close passes are at most so many epochs apart, as a power of two. */
+#define KMMSCAND_CLOSE_SHIFT	2U
 /* Rounds after which a process that runs on another node belongs there */
 #define KMMSCAND_AWAY		8
 
@@ -167,13 +169,15 @@ unsigned int kmmscand_next_shift(const struct kmmscand_mm *state)
 	unsigned int longer = min(state->shift + 1, (unsigned int)HOTNESS_MAX_SHIFT);
 
 	/* The first pass has only cleared. */
-	if (pass->stale)
+	if (pass->stale && !pass->close)
 		return 0;
-	if (pass->touched > 2 * state->touched + KMMSCAND_JUMP)
+	/* How many are accessed in a window says nothing. */
+	if (!pass->close && pass->touched > 2 * state->touched + KMMSCAND_JUMP)
 		return 0;
 	if (pass->hot && pass->hot >= pass->touched / KMMSCAND_HOT_SHARE)
 		return 0;
 	if (pass->warm && pass->warm >= pass->touched / KMMSCAND_HOT_SHARE)
-		return min(longer, 1U);
-	return longer;
+		return min(longer, pass->close ? KMMSCAND_CLOSE_SHIFT : 1U);
+	/* Windows are for when much is going on. */
+	return pass->close ? min(longer, KMMSCAND_CLOSE_SHIFT) : longer;
 }

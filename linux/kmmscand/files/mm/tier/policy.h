@@ -6,6 +6,7 @@
 #ifndef _MM_TIER_POLICY_H
 #define _MM_TIER_POLICY_H
 
+#include <linux/math.h>
 #include <linux/minmax.h>
 
 #include "hotness.h"
@@ -34,6 +35,64 @@ static inline unsigned int kpromoted_pick(const struct hotness_histogram *histog
 		*hot += histogram->pages[score];
 	}
 	return score + 1;
+}
+
+/* The shortest window of close visits, see close.c */
+#define KPROMOTED_WINDOW_MS	16U
+/* Steps by which the window follows, at most */
+#define KPROMOTED_WINDOW_STEP	8
+
+/* What is between this and the period is no close window. */
+static inline unsigned int kpromoted_window_longest(unsigned int period_ms)
+{
+	return period_ms / 4;
+}
+
+static inline unsigned int kpromoted_window_least(unsigned int period_ms)
+{
+	return min(kpromoted_window_longest(period_ms), KPROMOTED_WINDOW_MS);
+}
+
+/**
+ * kpromoted_window_half - a shorter window
+ * @window_ms: window until now
+ * @period_ms: scan period
+ */
+static inline unsigned int kpromoted_window_half(unsigned int window_ms, unsigned int period_ms)
+{
+	return max(min(window_ms, kpromoted_window_longest(period_ms)) / 2,
+		   kpromoted_window_least(period_ms));
+}
+
+/**
+ * kpromoted_window - choose the window in which pages have to be accessed
+ * @window_ms: window until now
+ * @period_ms: scan period, which is the longest window
+ * @warm:      base pages that could be promoted
+ * @hot:       those of the scores that are promoted
+ * @budget:    base pages that can be afforded
+ *
+ * The number of pages that are accessed in a window grows with its length, not faster
+ * than in proportion.
+ *
+ * Return: a shorter one if those of a score are many more than can be promoted, so that
+ * they cannot be told apart, a longer one if there are too few, in ms.
+ */
+static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int period_ms,
+					    unsigned long warm, unsigned long hot,
+					    unsigned long budget)
+{
+	unsigned int longest = kpromoted_window_longest(period_ms);
+	unsigned long next = min(window_ms, period_ms);
+
+	if (hot > 2 * budget) {
+		next = max(mult_frac(next, budget, hot), next / KPROMOTED_WINDOW_STEP);
+		next = min_t(unsigned long, next, longest);
+	} else if (warm < budget / 2) {
+		next = min(mult_frac(next, budget, max(warm, 1UL)), next * KPROMOTED_WINDOW_STEP);
+		next = window_ms < longest ? min_t(unsigned long, next, longest) : period_ms;
+	}
+	return clamp(next, kpromoted_window_least(period_ms), period_ms);
 }
 
 /* How migrations went lately */
@@ -83,71 +142,39 @@ static inline void kpromoted_backoff_decay(struct kpromoted_backoff *backoff)
 	backoff->epochs = 0;
 }
 
-/* Points that are asked for beyond the threshold, because more is hot than fits */
-struct kpromoted_pressure {
-	unsigned int score;
-	unsigned int calm;		/* epochs without strain */
-	unsigned long warm;		/* pages that could be promoted, at the last strains */
-};
-
-/* Epochs without strain before one point is taken back */
-#define KPROMOTED_CALM		4
-/* More pages than before: half as many again, and this many */
-#define KPROMOTED_NEWS		512
-
-/**
- * kpromoted_pressure_update - learn from an epoch
- * @pressure: at most HOTNESS_MAX_SCORE, which stops promotion altogether
- * @strained: the target ran out of room, or much of what is promoted bounces
- * @relent:   there is room
- * @warm:     base pages that reach hot_threshold
- */
-static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure,
-					     bool strained, bool relent, unsigned long warm)
-{
-	/* Something new is going on, another hot set perhaps: begin again. */
-	if (pressure->score && warm > pressure->warm + pressure->warm / 2 + KPROMOTED_NEWS) {
-		*pressure = (struct kpromoted_pressure) { .warm = warm };
-		return;
-	}
-	if (strained) {
-		pressure->score = min(pressure->score + 1, (unsigned int)HOTNESS_MAX_SCORE);
-		pressure->calm = 0;
-		pressure->warm = max(warm, pressure->warm - pressure->warm / 16);
-		return;
-	}
-	/* Where nothing is warm, nothing is learned. */
-	if (!pressure->score || !relent || !warm || ++pressure->calm < KPROMOTED_CALM)
-		return;
-	pressure->score--;
-	pressure->calm = 0;
-}
-
 /* Averages over the last epochs, in base pages */
 struct kpromoted_bounces {
 	unsigned long promoted_seen, bounced_seen;	/* counters as of the last epoch */
 	unsigned long promoted, bounced;
 };
 
-/* One page in so many may bounce, and so few are not worth a thought. */
+enum kpromoted_bouncing {
+	KPROMOTED_BOUNCES_FEW,
+	KPROMOTED_BOUNCES_MANY,		/* promote more slowly */
+	KPROMOTED_BOUNCES_TOO_MANY,	/* promote less */
+};
+
+/* One promotion in so many may be a bounce, or in so many, and so few do not count. */
 #define KPROMOTED_BOUNCE_SHARE	10
-#define KPROMOTED_BOUNCE_MIN	16
+#define KPROMOTED_BOUNCE_LIMIT	4
+#define KPROMOTED_BOUNCE_MIN	64
 
 /**
  * kpromoted_bounces_update - learn from an epoch
  * @bounces:  averages
  * @promoted: counter of base pages promoted
- * @bounced:  counter of those that were demoted soon afterwards
+ * @bounced:  counter of those that had been promoted and demoted before
  *
- * A bounce comes later than the promotion, so it is compared with an average over some
- * epochs, in which what is old counts half after five of them.  What has been answered
- * with true is not counted again.
+ * Both are averaged over some epochs; what is old counts half after five of them.
+ * What has been complained about is not counted again.
  *
- * Return: true if too many bounce.
+ * Return: are there too many?
  */
-static inline bool kpromoted_bounces_update(struct kpromoted_bounces *bounces,
-					    unsigned long promoted, unsigned long bounced)
+static inline enum kpromoted_bouncing
+kpromoted_bounces_update(struct kpromoted_bounces *bounces, unsigned long promoted,
+			 unsigned long bounced)
 {
+	enum kpromoted_bouncing ret = KPROMOTED_BOUNCES_MANY;
 	unsigned long news = bounced - bounces->bounced_seen;
 
 	bounces->promoted = bounces->promoted * 7 / 8 + (promoted - bounces->promoted_seen);
@@ -156,10 +183,102 @@ static inline bool kpromoted_bounces_update(struct kpromoted_bounces *bounces,
 	bounces->bounced_seen = bounced;
 	if (!news || bounces->bounced < KPROMOTED_BOUNCE_MIN ||
 	    bounces->bounced <= bounces->promoted / KPROMOTED_BOUNCE_SHARE)
-		return false;
+		return KPROMOTED_BOUNCES_FEW;
+	if (bounces->bounced > bounces->promoted / KPROMOTED_BOUNCE_LIMIT)
+		ret = KPROMOTED_BOUNCES_TOO_MANY;
 	bounces->promoted = 0;
 	bounces->bounced = 0;
-	return true;
+	return ret;
+}
+
+/* Base pages (or one larger folio) to promote before CPU time is looked at again */
+#define KPROMOTED_BATCH		512UL
+
+/**
+ * kpromoted_exchange_update - how much to exchange in the next epoch?
+ * @exchange: base pages until now, by which more may be promoted than there is room for
+ * @used:     base pages that were promoted
+ * @full:     demotion could not keep up
+ * @bouncing: too many of those that came in exchange go back
+ *
+ * Return: twice as many if that much was wanted and went well, fewer if it did not; at
+ * least a batch.
+ */
+static inline unsigned long
+kpromoted_exchange_update(unsigned long exchange, unsigned long used, bool full,
+			  enum kpromoted_bouncing bouncing)
+{
+	if (bouncing != KPROMOTED_BOUNCES_FEW)
+		exchange /= 2;
+	else if (full)
+		exchange = min(exchange, used);
+	else if (used >= exchange)
+		exchange = min(2 * exchange, 1UL << 20);
+	return max(exchange, KPROMOTED_BATCH);
+}
+
+/* Points that are asked for beyond the threshold, because more is hot than fits */
+struct kpromoted_pressure {
+	unsigned int score;
+	unsigned int calm;		/* epochs without strain */
+	unsigned int hold;		/* epochs to wait before asking for less again */
+	unsigned int left;		/* of these, still to come */
+	unsigned long warm;		/* pages that could be promoted, at the last strains */
+};
+
+/* Epochs without strain before one point is taken back */
+#define KPROMOTED_CALM		4
+/* Twice as long after each strain */
+#define KPROMOTED_HOLD_MIN	4
+#define KPROMOTED_HOLD_MAX	128
+/* More pages than before: half as many again, and this many */
+#define KPROMOTED_NEWS		512
+
+/**
+ * kpromoted_pressure_update - learn from an epoch
+ * @pressure: at most HOTNESS_MAX_SCORE points, which stop promotion altogether
+ * @full:     the target had no room at all
+ * @bouncing: too many of what is promoted comes back
+ * @relent:   there is room
+ * @warm:     base pages that reach hot_threshold
+ * @close:    they had to reach it within a short window
+ */
+static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure, bool full,
+					     enum kpromoted_bouncing bouncing, bool relent,
+					     unsigned long warm, bool close)
+{
+	/* Something new is going on, another hot set perhaps: begin again. */
+	if ((pressure->score || pressure->left) &&
+	    warm > pressure->warm + pressure->warm / 2 + KPROMOTED_NEWS) {
+		*pressure = (struct kpromoted_pressure) { .warm = warm };
+		return;
+	}
+	if (warm)
+		pressure->warm = max(warm, pressure->warm - pressure->warm / 8);
+
+	if (full || bouncing != KPROMOTED_BOUNCES_FEW) {
+		if (bouncing != KPROMOTED_BOUNCES_MANY)
+			pressure->score = min(pressure->score + 1,
+					      (unsigned int)HOTNESS_MAX_SCORE);
+		pressure->hold = clamp(2 * pressure->hold, KPROMOTED_HOLD_MIN,
+				       KPROMOTED_HOLD_MAX);
+		pressure->left = pressure->hold;
+		pressure->calm = 0;
+		return;
+	}
+	if (pressure->left) {
+		pressure->left--;
+		return;
+	}
+	if (!pressure->score) {
+		pressure->hold -= !!pressure->hold;
+		return;
+	}
+	/* Where nothing is warm, nothing is learned, unless the window is too short. */
+	if (!relent || !(warm || close) || ++pressure->calm < KPROMOTED_CALM)
+		return;
+	pressure->score--;
+	pressure->calm = 0;
 }
 
 #endif /* _MM_TIER_POLICY_H */

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One pass of kmmscand over one address space: read and clear the Accessed bits of
- * its slow pages, tell the hotness table, and leave everything else as it was.
+ * Walks of kmmscand over an address space: read and clear the Accessed bits of its slow
+ * pages, tell the hotness table, and leave everything else as it was.
+ *
+ * What is asked in a walk (enum kmmscand_look) is one of two questions.  What has been
+ * accessed since the last pass?  Or, where the answer would be everything: what is
+ * accessed within a short window, and in the next one again?  For the latter a piece of
+ * the address space is walked three times, by close.c: once to clear the bits, and
+ * twice, a window later each, to read and clear them.
  *
  * Holding locks: an address space is scanned in slices of KMMSCAND_SLICE page
  * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them).  mmap_lock is
@@ -37,10 +43,11 @@
  *  - A processor sets the bit again only when it walks the page table, so what
  *    stays in the TLB would look idle, and the hottest pages, in particular huge
  *    ones, do stay there.  Therefore an address space in which bits were cleared is
- *    flushed, once per visit and not once per entry.  That is the TLB of the host:
+ *    flushed, once per walk and not once per entry.  That is the TLB of the host:
  *    what a KVM guest's vCPU has cached of the secondary MMU is not flushed.
  *  - A bit that nobody has cleared is as old as the mapping.  So the first pass
- *    only clears; what a bit says is known from the second on.
+ *    only clears; what a bit says is known from the second on.  Where a window is
+ *    used, it is known from the first one on.
  *
  * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (device
  * memory), mlocked (not promoted, see promote.c), executable file maps (shared
@@ -91,7 +98,7 @@
 #define KMMSCAND_LOCK_TRIES	4
 #define KMMSCAND_LOCK_MSECS	10
 /* A page table that the processor has not walked is read in one pass of so many */
-#define KMMSCAND_FULL_PASSES	16
+#define KMMSCAND_FULL_PASSES	64
 
 #ifdef CONFIG_TIER_DEBUG
 /* Fault: take Accessed bits without telling anybody */
@@ -101,9 +108,11 @@ bool kmmscand_fault_young;
 /* Epoch in which MGLRU has cleared the bit of an upper-level entry the last time */
 static unsigned int kmmscand_table_aged;
 
-/* State of a visit: as much of a pass as can be done in one go */
 struct kmmscand_walk {
 	struct kmmscand_pass *pass;
+	enum kmmscand_look look;
+	unsigned long next;		/* address */
+	bool skip;			/* page tables may be skipped */
 
 	/*
 	 * Frames of slow nodes and of no others lie in [slow_start, slow_start +
@@ -211,15 +220,21 @@ static bool kmmscand_may_move(struct folio *folio)
 static void kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 {
 	struct kmmscand_pass *pass = w->pass;
+	unsigned long pfn = folio_pfn(folio);
 	unsigned int score;
 
 	w->cleared = true;
 	pass->young++;
 	kmmscand_hand_back(folio);
-	if (pass->stale || !kmmscand_may_move(folio))
+	if (w->look == KMMSCAND_CLEAR || !kmmscand_may_move(folio))
 		return;
-	score = hotness_touch(folio_pfn(folio), pass->shift);
-	if (!score)
+	if (w->look == KMMSCAND_SINCE)
+		score = hotness_touch(pfn, pass->shift);
+	else
+		score = hotness_touch_close(pfn, pass->looked, w->look == KMMSCAND_SECOND,
+					    pass->shift);
+	/* A page is counted once in a pass. */
+	if (!score || w->look == KMMSCAND_FIRST)
 		return;
 	pass->touched++;
 	pass->warm += score >= w->warm;
@@ -252,14 +267,24 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 #endif
 }
 
+/* The first walk over a part of the address space in a pass, that is */
+static bool kmmscand_begins(enum kmmscand_look look)
+{
+	return look == KMMSCAND_SINCE || look == KMMSCAND_CLEAR;
+}
+
 /* May this page table be skipped?  The entry is only read; it may change any time. */
 static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned long addr)
 {
+	struct kmmscand_pass *pass = w->pass;
+	bool begins = kmmscand_begins(w->look);
 	pmd_t val;
 
 	/* Signed, because epochs wrap */
-	if (!w->pass->skip || (int)(READ_ONCE(kmmscand_table_aged) - w->pass->since) >= 0 ||
-	    !((w->pass->number + (addr >> PMD_SHIFT)) % KMMSCAND_FULL_PASSES))
+	if (!w->skip || (int)(READ_ONCE(kmmscand_table_aged) -
+			      (begins ? pass->since : pass->epoch)) >= 0)
+		return false;
+	if (begins && !((pass->number + (addr >> PMD_SHIFT)) % KMMSCAND_FULL_PASSES))
 		return false;
 	val = pmdp_get_lockless(pmd);
 	return pmd_present(val) && !pmd_trans_huge(val) && !pmd_young(val);
@@ -276,7 +301,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
 	if (!w->budget) {
-		w->pass->next = addr;
+		w->next = addr;
 		return 1;
 	}
 	/* Never descend, never split. */
@@ -401,7 +426,7 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 
 	/* A VMA costs, too, also when it has no page tables. */
 	if (!w->budget) {
-		w->pass->next = start;
+		w->next = start;
 		return -EAGAIN;
 	}
 	w->budget--;
@@ -436,7 +461,7 @@ static int kmmscand_pte_hole(unsigned long addr, unsigned long next, int depth,
 	struct kmmscand_walk *w = walk->private;
 
 	if (!w->holes) {
-		w->pass->next = addr;
+		w->next = addr;
 		return 1;
 	}
 	w->holes--;
@@ -451,7 +476,7 @@ static const struct mm_walk_ops kmmscand_walk_ops = {
 };
 
 /* One slice.  Returns what walk_page_range() does, or -EBUSY, or -ESRCH. */
-static int kmmscand_slice(struct kmmscand_walk *w)
+static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 {
 	struct mm_struct *mm = w->pass->mm;
 	int more;
@@ -470,7 +495,7 @@ static int kmmscand_slice(struct kmmscand_walk *w)
 	 * Address space that was mapped or unmapped since the last slice does not
 	 * matter: the walk looks up the VMA at the address.
 	 */
-	more = walk_page_range(mm, w->pass->next, ULONG_MAX, &kmmscand_walk_ops, w);
+	more = walk_page_range(mm, w->next, end, &kmmscand_walk_ops, w);
 	mmap_read_unlock(mm);
 	/* _async: if we are the last user, exit_mmap() is not ours to do */
 	mmput_async(mm);
@@ -483,73 +508,80 @@ static int kmmscand_slice(struct kmmscand_walk *w)
 }
 
 /**
- * kmmscand_scan - begin a pass over an address space or go on with it
- * @pass:     what and how; counts are added to it
- * @cpu:      pays for the time
+ * kmmscand_scan - walk over a part of an address space
+ * @pass:     what; counts are added to it
+ * @look:     what is asked
+ * @next:     address to begin at, and afterwards where to go on
+ * @end:      address to end at
+ * @cpu:      of the scanner; pays at once for KMMSCAND_SINCE, else this is up to the
+ *            caller, because windows must not become longer
  * @deadline: in jiffies; at least one slice is tried
  *
  * Context: a kthread, may sleep; no locks held.
- * Return: true if the pass has been completed; false if it was left and can go on
- * later.
+ * Return: 1 if the end was reached; 0 if it can go on later; -ESRCH if the address space
+ * has gone; -EBUSY if others kept its mmap_lock; -ENOMEM.
  */
-bool kmmscand_scan(struct kmmscand_pass *pass, struct kmmscand_cpu *cpu,
-		   unsigned long deadline)
+int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned long *next,
+		  unsigned long end, struct kmmscand_cpu *cpu, unsigned long deadline)
 {
 	unsigned long ptes = pass->ptes, young = pass->young, skipped = pass->skipped;
 	unsigned int misses = 0;
 	struct kmmscand_walk *w;
-	bool done = false;
-	int nid, more;
+	int nid, more, ret = 0;
 
 	/* Too large for the stack; the scanner can do without this visit. */
 	w = kzalloc(sizeof(*w), GFP_KERNEL | __GFP_NOWARN);
 	if (!w)
-		return false;
+		return -ENOMEM;
 	w->pass = pass;
-	pass->skip = arch_has_hw_nonleaf_pmd_young() && !pass->stale &&
-		     !mm_has_notifiers(pass->mm);
+	w->look = pass->stale && look == KMMSCAND_SINCE ? KMMSCAND_CLEAR : look;
+	w->next = *next;
+	w->skip = arch_has_hw_nonleaf_pmd_young() && !mm_has_notifiers(pass->mm) &&
+		  !(pass->stale && kmmscand_begins(look));
 	kmmscand_slow_range(w);
 	w->warm = READ_ONCE(kmmscand_tunables.hot_threshold);
 	for_each_node_mask(nid, pass->nodes->slow)
 		w->hot[nid] = kpromoted_threshold(nid);
 
 	do {
-		more = kmmscand_slice(w);
+		more = kmmscand_slice(w, end);
 		if (more == -ESRCH) {
-			/* Over and out. */
-			pass->next = 0;
+			ret = -ESRCH;
 			break;
 		}
 		if (more == -EBUSY) {
 			if (++misses == KMMSCAND_LOCK_TRIES) {
-				pass->held_up = true;
+				ret = -EBUSY;
 				break;
 			}
-			kmmscand_sleep(cpu, KMMSCAND_LOCK_MSECS);
+			/* Windows must not become much longer. */
+			kmmscand_sleep(cpu, kmmscand_begins(look) ? KMMSCAND_LOCK_MSECS : 1);
 			continue;
 		}
 		misses = 0;
-		if (!more) {
-			pass->next = 0;
-			done = true;
-		}
-		kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
-	} while (!done && time_before(jiffies, deadline) && !kthread_should_stop());
+		if (!more)
+			ret = 1;
+		if (look == KMMSCAND_SINCE)
+			kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+		else
+			cond_resched();
+	} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
+	if (!ret && misses)
+		ret = -EBUSY;
 
 	/*
-	 * Nothing depends on this but the next pass's view.  mm_count is enough:
+	 * Nothing depends on this but the next walk's view.  mm_count is enough:
 	 * for an address space that has been torn down it is only superfluous.
 	 */
 	if (w->cleared)
 		flush_tlb_mm(pass->mm);
+	*next = w->next;
 	kfree(w);
 
 	count_tier_events(KMMSCAND_PTE_SCANNED, pass->ptes - ptes);
 	count_tier_events(KMMSCAND_PTE_YOUNG, pass->young - young);
 	count_tier_events(KMMSCAND_PMD_SKIPPED, pass->skipped - skipped);
-	if (done)
-		count_tier_events(KMMSCAND_MM_SCANNED, 1);
-	return done;
+	return ret;
 }
 
 /**

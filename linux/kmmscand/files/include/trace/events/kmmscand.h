@@ -16,13 +16,14 @@
  * @young: entries of slow pages that had been accessed
  * @hot: of these, folios that reached the threshold
  * @shift: the next pass begins 2^@shift epochs after this one
- * @stale: the bits were only cleared
+ * @stale: the bits were of unknown age, and only cleared, unless @close
+ * @close: it asked what is accessed within a short window
  */
 TRACE_EVENT(kmmscand_pass,
 	    TP_PROTO(unsigned int epoch, unsigned int epochs, unsigned long ptes,
 		     unsigned long skipped, unsigned long young, unsigned long hot,
-		     unsigned int shift, bool stale),
-	    TP_ARGS(epoch, epochs, ptes, skipped, young, hot, shift, stale),
+		     unsigned int shift, bool stale, bool close),
+	    TP_ARGS(epoch, epochs, ptes, skipped, young, hot, shift, stale, close),
 	    TP_STRUCT__entry(__field(unsigned int, epoch)
 			     __field(unsigned int, epochs)
 			     __field(unsigned long, ptes)
@@ -30,7 +31,8 @@ TRACE_EVENT(kmmscand_pass,
 			     __field(unsigned long, young)
 			     __field(unsigned long, hot)
 			     __field(unsigned int, shift)
-			     __field(bool, stale)),
+			     __field(bool, stale)
+			     __field(bool, close)),
 	    TP_fast_assign(__entry->epoch = epoch;
 			   __entry->epochs = epochs;
 			   __entry->ptes = ptes;
@@ -38,10 +40,12 @@ TRACE_EVENT(kmmscand_pass,
 			   __entry->young = young;
 			   __entry->hot = hot;
 			   __entry->shift = shift;
-			   __entry->stale = stale;),
-	    TP_printk("epoch=%u epochs=%u ptes=%lu skipped=%lu young=%lu hot=%lu shift=%u stale=%d",
+			   __entry->stale = stale;
+			   __entry->close = close;),
+	    TP_printk("epoch=%u epochs=%u ptes=%lu skipped=%lu young=%lu hot=%lu shift=%u stale=%d close=%d",
 		      __entry->epoch, __entry->epochs, __entry->ptes, __entry->skipped,
-		      __entry->young, __entry->hot, __entry->shift, __entry->stale)
+		      __entry->young, __entry->hot, __entry->shift, __entry->stale,
+		      __entry->close)
 );
 
 /**
@@ -52,14 +56,16 @@ TRACE_EVENT(kmmscand_pass,
  * @hot: base pages that reached it
  * @budget: base pages that could be afforded
  * @moved: base pages that were promoted
- * @pressure: part of @threshold, because the target ran out of room lately
+ * @pressure: part of @threshold, because too many pages bounced or there was no room
  * @backoff: @budget is 2^@backoff times as small, because migrations failed
+ * @window_ms: in which the pages of the next epoch have to be accessed
  */
 TRACE_EVENT(kpromoted_epoch,
 	    TP_PROTO(int nid, int target, unsigned int threshold, unsigned long hot,
 		     unsigned long budget, unsigned long moved, unsigned int pressure,
-		     unsigned int backoff),
-	    TP_ARGS(nid, target, threshold, hot, budget, moved, pressure, backoff),
+		     unsigned int backoff, unsigned int window_ms),
+	    TP_ARGS(nid, target, threshold, hot, budget, moved, pressure, backoff,
+		    window_ms),
 	    TP_STRUCT__entry(__field(int, nid)
 			     __field(int, target)
 			     __field(unsigned int, threshold)
@@ -67,7 +73,8 @@ TRACE_EVENT(kpromoted_epoch,
 			     __field(unsigned long, budget)
 			     __field(unsigned long, moved)
 			     __field(unsigned int, pressure)
-			     __field(unsigned int, backoff)),
+			     __field(unsigned int, backoff)
+			     __field(unsigned int, window_ms)),
 	    TP_fast_assign(__entry->nid = nid;
 			   __entry->target = target;
 			   __entry->threshold = threshold;
@@ -75,11 +82,12 @@ TRACE_EVENT(kpromoted_epoch,
 			   __entry->budget = budget;
 			   __entry->moved = moved;
 			   __entry->pressure = pressure;
-			   __entry->backoff = backoff;),
-	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu pressure=%u backoff=%u",
+			   __entry->backoff = backoff;
+			   __entry->window_ms = window_ms;),
+	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu pressure=%u backoff=%u window_ms=%u",
 		      __entry->nid, __entry->target, __entry->threshold, __entry->hot,
 		      __entry->budget, __entry->moved, __entry->pressure,
-		      __entry->backoff)
+		      __entry->backoff, __entry->window_ms)
 );
 
 #endif /* _TRACE_KMMSCAND_H */

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Close visits: what is accessed within a short window, and in the next one again?
+ *
+ * Where more pages are accessed in each epoch than can be promoted, asking once an
+ * epoch does not tell the hot ones.  A close visit clears the Accessed bits of a piece of
+ * an address space, and reads and clears them a window later, and once more another
+ * window later.  How long the window is, the promoters say (kpromoted_window()).  A page
+ * that is found twice is accessed about once per window or more often; what a program
+ * only streams over is found once at most.  Nothing has to be known from earlier
+ * passes, so the first visit can tell already.
+ *
+ * The window does not depend on how long a pass over a large address space takes,
+ * because that is done in pieces.  Pieces of small address spaces wait together: a
+ * group is as much as a walk can clear in the scanner's share of a window.  Bits that
+ * were cleared so long ago are of no use, so the scanner does not sleep but for the
+ * windows until it has looked at a group twice, and pays for its CPU time then.
+ * A piece whose mmap_lock is taken in a look is left out of that look.
+ *
+ * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
+ * expensive, and its TLB is not flushed.
+ */
+
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/minmax.h>
+
+#include "hotness.h"
+#include "kmmscand.h"
+
+/* A walk that has begun is not broken off. */
+#define KMMSCAND_NO_DEADLINE	(60 * HZ)
+
+static void kmmscand_close_add(struct kmmscand_close *close, struct kmmscand_mm *state,
+			       unsigned long start, unsigned long end, bool last)
+{
+	close->piece[close->nr++] = (struct kmmscand_piece) {
+		.state = state, .start = start, .end = end, .last = last,
+	};
+}
+
+/* Has clearing the group taken the scanner's share of a window? */
+static unsigned int kmmscand_close_msecs(struct kmmscand_close *close)
+{
+	return close->window_ms * READ_ONCE(kmmscand_tunables.scan_cpu_pct) / 100;
+}
+
+/**
+ * kmmscand_close_due - is it time to look at the group?
+ * @close: group, not empty
+ */
+bool kmmscand_close_due(struct kmmscand_close *close)
+{
+	return close->nr == KMMSCAND_PIECES ||
+	       time_after_eq(jiffies, close->begun + msecs_to_jiffies(kmmscand_close_msecs(close)));
+}
+
+/**
+ * kmmscand_close_visit - clear the bits of the next piece, and look if the group is full
+ * @close:  group
+ * @state:  address space; must stay until kmmscand_close_look()
+ * @cpu:    of the scanner
+ *
+ * Context: a kthread, may sleep; no locks held.
+ * Return: as kmmscand_scan(), for the whole of the pass.
+ */
+int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state,
+			 struct kmmscand_cpu *cpu)
+{
+	struct kmmscand_pass *pass = &state->pass;
+	unsigned long start = pass->next, young = pass->young;
+	int ret;
+
+	if (!close->nr)
+		close->begun = jiffies;
+	ret = kmmscand_scan(pass, KMMSCAND_CLEAR, &pass->next, ULONG_MAX, cpu,
+			    close->begun + msecs_to_jiffies(kmmscand_close_msecs(close)));
+	if (ret == -ESRCH)
+		return ret;
+	/* Where nothing was accessed for long, nothing is hot. */
+	if (pass->young != young)
+		kmmscand_close_add(close, state, start, ret == 1 ? ULONG_MAX : pass->next,
+				   ret == 1);
+	else if (ret == 1)
+		kmmscand_close_add(close, state, ULONG_MAX, ULONG_MAX, true);
+	if (kmmscand_close_due(close))
+		kmmscand_close_look(close, cpu);
+	return ret;
+}
+
+static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look look,
+				struct kmmscand_cpu *cpu)
+{
+	unsigned long window = msecs_to_jiffies(close->window_ms), now = jiffies, next;
+	unsigned int i;
+
+	/* The sleep is pay for what was done before. */
+	kmmscand_cpu_charge(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+	if (time_before(now, close->begun + window))
+		kmmscand_sleep(cpu, jiffies_to_msecs(close->begun + window - now));
+	close->begun = jiffies;
+	for (i = 0; i < close->nr && !kthread_should_stop(); i++) {
+		struct kmmscand_piece *piece = &close->piece[i];
+
+		next = piece->start;
+		if (next < piece->end)
+			kmmscand_scan(&piece->state->pass, look, &next, piece->end, cpu,
+				      jiffies + KMMSCAND_NO_DEADLINE);
+	}
+}
+
+/**
+ * kmmscand_close_look - look twice at the group, and empty it
+ * @close: group
+ * @cpu:   of the scanner
+ *
+ * Context: a kthread, may sleep; no locks held.
+ */
+void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
+{
+	unsigned int i, epoch = hotness_epoch();
+	bool any = false;
+
+	for (i = 0; i < close->nr; i++) {
+		any |= close->piece[i].start < close->piece[i].end;
+		close->piece[i].state->pass.looked = epoch;
+	}
+	/* If clearing took long, what was cleared last shall have a window, too. */
+	if (time_after(jiffies, close->begun + msecs_to_jiffies(close->window_ms) / 2))
+		close->begun = jiffies;
+	if (any) {
+		kmmscand_close_walk(close, KMMSCAND_FIRST, cpu);
+		kmmscand_close_walk(close, KMMSCAND_SECOND, cpu);
+	}
+	for (i = 0; i < close->nr; i++) {
+		if (close->piece[i].last)
+			kmmscand_pass_done(close->piece[i].state);
+	}
+	close->nr = 0;
+	kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+}
