@@ -118,14 +118,15 @@ static bool heat(char *addr, size_t len)
 /* Keep pages hot; they must not move. */
 static bool stays(char *addr, size_t len)
 {
-	unsigned long nr = len / PAGE, left;
+	unsigned long moved;
 
 	if (!heat(addr, len))
 		return false;
-	left = count_on(addr, len, slow);
-	if (left != nr)
-		ksft_print_msg("%lu of %lu pages have left the slow node\n", nr - left, nr);
-	return left == nr;
+	/* What is being tried just now is on neither node. */
+	moved = count_on(addr, len, fast);
+	if (moved)
+		ksft_print_msg("%lu of %lu pages were promoted\n", moved, len / PAGE);
+	return !moved;
 }
 
 /* An area with a pattern on the slow node, or NULL and the test has been skipped. */
@@ -538,6 +539,7 @@ static bool write_protected(size_t len, bool huge, bool *ok)
 	struct uffdio_writeprotect protect = { .mode = UFFDIO_WRITEPROTECT_MODE_WP };
 	unsigned long nr = len / guard.step, left = 0, i;
 	char *p = map_slow(len, huge);
+	uint64_t entry;
 
 	if (!p)
 		return false;
@@ -558,7 +560,7 @@ static bool write_protected(size_t len, bool huge, bool *ok)
 	*ok &= !enable(false);
 	*ok &= !guard.faults && (!huge || huge_kb(p) == (long)(len / 1024));
 	for (i = 0; i < len; i += PAGE)
-		left += pagemap_of(p + i) >> PM_UFFD_WP & 1;
+		left += read_pagemap(p + i, 1, &entry) && entry >> PM_UFFD_WP & 1;
 	for (i = 0; i < nr; i++)
 		atomic_fetch_or((atomic_char *)p + i * guard.step, 0);
 	ksft_print_msg("%s: %lu of %lu pages still protected, %lu of %lu writes noticed\n",
@@ -1042,7 +1044,7 @@ static int poison(char *addr, int advice, bool *again)
 	int i, err = -EBUSY;
 
 	*again = false;
-	for (i = 0; i < 50 && (err == -EBUSY || err == -EAGAIN); i++) {
+	for (i = 0; i < 50 && (err == -EBUSY || err == -EAGAIN || err == -EIO); i++) {
 		if (i) {
 			*again = true;
 			usleep(20000);
@@ -1058,7 +1060,10 @@ static int poison(char *addr, int advice, bool *again)
 /* The frame of a page that is poisoned; then there is a swap entry with the frame. */
 static uint64_t poisoned_pfn(char *addr)
 {
-	return pfn_of(addr) ?: pagemap_value(pagemap_of(addr)) >> PM_SWAP_TYPE;
+	uint64_t entry = 0;
+
+	return pfn_of(addr) ?: read_pagemap(addr, 1, &entry) ?
+	       pagemap_value(entry) >> PM_SWAP_TYPE : 0;
 }
 
 static void unpoison(uint64_t pfn)
@@ -1219,19 +1224,21 @@ static void test_freezer(void)
 /* How many folios of 64 KiB are there, of those that could be? */
 static unsigned long nr_mthp(char *p, size_t len)
 {
-	uint64_t flags[PER_MTHP], pfn;
-	unsigned long i, j, n = 0;
+	uint64_t entries[PER_MTHP], flags[PER_MTHP], pfn;
 	int fd = open("/proc/kpageflags", O_RDONLY);
+	unsigned long i, n = 0;
+	char *end = p + len;
 
-	for (i = 0; fd >= 0 && i < len / PAGE; i += PER_MTHP) {
-		pfn = pfn_of(p + i * PAGE);
-		if (pread(fd, flags, sizeof(flags), pfn * sizeof(*flags)) != sizeof(flags))
+	for (; fd >= 0 && p < end; p += MTHP) {
+		pfn = pfn_of(p);
+		if (!read_pagemap(p, PER_MTHP, entries) ||
+		    pread(fd, flags, sizeof(flags), pfn * sizeof(*flags)) != sizeof(flags))
 			continue;
-		for (j = 0; j < PER_MTHP; j++)
-			if (pfn_of(p + (i + j) * PAGE) != pfn + j ||
-			    !(flags[j] >> (j ? KPF_TAIL : KPF_HEAD) & 1))
+		for (i = 0; i < PER_MTHP; i++)
+			if (pagemap_value(entries[i]) != pfn + i ||
+			    !(flags[i] >> (i ? KPF_TAIL : KPF_HEAD) & 1))
 				break;
-		n += j == PER_MTHP;
+		n += i == PER_MTHP;
 	}
 	if (fd >= 0)
 		close(fd);
@@ -1241,7 +1248,7 @@ static unsigned long nr_mthp(char *p, size_t len)
 static void test_mthp(void)
 {
 	/* More than what is left below the watermark of a fragmented node */
-	const size_t area = 12 * AREA;
+	const size_t area = 6 * AREA;
 	const unsigned long nr = area / MTHP;
 	size_t len = 0, blocks_len = 0;
 	char *blocks, *hog = NULL, *p;
@@ -1433,7 +1440,7 @@ static void test_offline_stuck(void)
 	ok &= !enable(false);
 	waited = now() - start;
 	ksft_print_msg("disabling took %.1f s\n", waited);
-	ok &= waited < 2 && !ended(pid);
+	ok &= waited < 3 && !ended(pid);
 	ksft_test_result(ok, "nothing waits for memory that does not go offline\n");
 close:
 	enable(false);
@@ -1455,7 +1462,7 @@ static void load_settings(void)
 		{ "scan_period_ms", { "100", "150", "200" }, "99" },
 		{ "scan_cpu_pct", { "1", "50", "100" }, "101" },
 		{ "hot_threshold", { "1", "5", "9" }, "10" },
-		{ "promote_rate_mbps", { "1", "100", "65536" }, "0" },
+		{ "promote_rate_mbps", { "0", "100", "65536" }, "65537" },
 		{ "promote_cpu_pct", { "1", "50", "100" }, "-1" },
 	};
 	static char buf[4096];

@@ -47,7 +47,7 @@ static void test_bad_input(void)
 		{ "scan_period_ms", "99", "60001" },
 		{ "scan_cpu_pct", "0", "101" },
 		{ "hot_threshold", "0", "10" },
-		{ "promote_rate_mbps", "0", "65537" },
+		{ "promote_rate_mbps", "-1", "65537" },
 		{ "promote_cpu_pct", "0", "101" },
 	};
 	bool ok = true;

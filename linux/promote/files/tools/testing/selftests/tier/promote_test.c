@@ -24,6 +24,14 @@ static int promote(uint64_t pfn, unsigned long nr, int nid)
 	return write_file(PROMOTE, buf);
 }
 
+/* Node of a present page, or -errno. */
+static int node_of(char *addr)
+{
+	int node = -EINVAL;
+
+	return nodes_of(addr, 1, &node) ?: node;
+}
+
 static void test_bad_input(void)
 {
 	char buf[128];

@@ -160,29 +160,33 @@ static bool find_tiers(int *fast, int *slow)
 	return *fast >= 0 && *slow >= 0;
 }
 
-/* Node of a present page, or -errno. */
-static int node_of(void *addr)
+/* Nodes of present pages, or -errno each; returns 0 or -errno. */
+static int nodes_of(char *addr, unsigned long nr, int *nodes)
 {
-	int status = -EINVAL;
+	void *pages[256];
+	unsigned long i, n;
 
-	if (syscall(__NR_move_pages, 0, 1UL, &addr, NULL, &status, 0))
-		return -errno;
-	return status;
+	for (; nr; nr -= n, addr += n * PAGE, nodes += n) {
+		n = nr < ARRAY_SIZE(pages) ? nr : ARRAY_SIZE(pages);
+		for (i = 0; i < n; i++)
+			pages[i] = addr + i * PAGE;
+		if (syscall(__NR_move_pages, 0, n, pages, NULL, nodes, 0))
+			return -errno;
+	}
+	return 0;
 }
 
-/* The pagemap entry of an address, 0 if there is none */
-static uint64_t pagemap_of(const char *addr)
+/* The pagemap entries of pages; returns false if there are none. */
+static bool read_pagemap(const char *addr, unsigned long nr, uint64_t *entries)
 {
-	uint64_t entry = 0;
+	ssize_t len = nr * sizeof(*entries), n;
 	int fd = open("/proc/self/pagemap", O_RDONLY);
 
 	if (fd < 0)
-		return 0;
-	if (pread(fd, &entry, sizeof(entry), (uintptr_t)addr / PAGE * sizeof(entry)) !=
-	    sizeof(entry))
-		entry = 0;
+		return false;
+	n = pread(fd, entries, len, (uintptr_t)addr / PAGE * sizeof(*entries));
 	close(fd);
-	return entry;
+	return n == len;
 }
 
 /* What is in the entry: the frame if present, else type and offset of a swap entry */
@@ -194,18 +198,21 @@ static uint64_t pagemap_value(uint64_t entry)
 /* Frame of a present page, or 0. */
 static uint64_t pfn_of(const char *addr)
 {
-	uint64_t entry = pagemap_of(addr);
+	uint64_t entry = 0;
 
-	return entry >> 63 ? pagemap_value(entry) : 0;
+	return read_pagemap(addr, 1, &entry) && entry >> 63 ? pagemap_value(entry) : 0;
 }
 
 /* How many of the pages are on the node? */
 static unsigned long count_on(char *addr, size_t len, int nid)
 {
-	unsigned long i, n = 0;
+	unsigned long i, nr = len / PAGE, n = 0;
+	int *nodes = malloc(nr * sizeof(*nodes));
 
-	for (i = 0; i < len; i += PAGE)
-		n += node_of(addr + i) == nid;
+	if (nodes && !nodes_of(addr, nr, nodes))
+		for (i = 0; i < nr; i++)
+			n += nodes[i] == nid;
+	free(nodes);
 	return n;
 }
 
