@@ -43,10 +43,10 @@ SPIN_SYMBOLS = (
     "mutex_spin_on_owner",
     "rwsem_spin_on_owner",
 )
-SMOOTH_S = 2.0  # the hit ratio at a time is that of the seconds before it
+SMOOTH_S = 0.5  # the hit ratio at a time is that of the seconds before it
 SHARE_OF_FINAL = 0.9
 MOVED = 0.05  # a ratio that rose by less has no convergence time
-SERIES_POINTS = 240
+SERIES_POINTS = 1200
 KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
 SAME_RATIO = 0.005  # variants this near to the best ratio are ranked by their time
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
@@ -195,7 +195,11 @@ def convergence(
     inside = [point for point in points if start <= point[0] <= end]
     final = ratio_between(inside, end - min(tail_s, (end - start) / 4), end)
     series = ratio_series(inside, start)
-    if final is None or not series or final - series[0][1] < MOVED:
+    if final is None or not series:
+        return final, None
+    # Smoothed, the first value may be that of a time at which much has moved already.
+    first = ratio_between(inside, inside[0][0], inside[1][0])
+    if final - (series[0][1] if first is None else first) < MOVED:
         return final, None
     return final, time_to(series, SHARE_OF_FINAL * final)
 

@@ -120,7 +120,7 @@ class Measure:
     app_cpus: list[int] = field(default_factory=list)
     cache_lines: int = 8192
     access_cpus: list[int] = field(default_factory=list)
-    period_ms: int = 500
+    period_ms: int = 100
     tail_s: float = 8.0
     sample_s: float = 2.0
     timeout_s: int = 240

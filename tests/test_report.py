@@ -17,6 +17,12 @@ from lab import damon, instruments, metrics, report, scenario
 OPS = 100_000
 
 
+@pytest.fixture(autouse=True)
+def smooth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples made up here are a second apart."""
+    monkeypatch.setattr(metrics, "SMOOTH_S", 2.0)
+
+
 def contender(name: str, mode: str, app: int, promoted: int, rise: float | None) -> dict[str, Any]:
     """100 accesses in each of 60 seconds; from second ``rise`` on 80 % are fast, before 10 %."""
     points = [[0.0, 0, 0]]
