@@ -24,6 +24,7 @@ test:  ## everything that CI runs
 	@$(TEST) -n 2 --dist loadgroup tests
 
 soak:  ## long torture runs; writes docs/results/soak.*
+	@$(TEST) -m long tests
 	@$(LAB) soak --seconds $(or $(SECONDS),120)
 
 refault:  ## refaults and swap-ins, kmmscand on and off; writes docs/results/refault.*
