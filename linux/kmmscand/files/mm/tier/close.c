@@ -7,14 +7,15 @@
  * an address space, and reads and clears them a window later, and once more another
  * window later.  How long the window is, the promoters say (kpromoted_window()).  A page
  * that is found twice is accessed about once per window or more often; what a program
- * only streams over is found once at most.  Nothing has to be known from earlier
- * passes, so the first visit can tell already.
+ * only streams over is found once, or twice if that is just when a window ends.
+ * Nothing has to be known from earlier passes, so the first visit can tell already.
  *
  * The window does not depend on how long a pass over a large address space takes,
  * because that is done in pieces.  Pieces of small address spaces wait together: a
  * group is as much as a walk can clear in the scanner's share of a window.  Bits that
- * were cleared so long ago are of no use, so the scanner does not sleep but for the
- * windows until it has looked at a group twice, and pays for its CPU time then.
+ * were cleared so long ago are of no use, so the scanner sleeps for nothing but the
+ * windows and a contended mmap_lock until it has looked at a group twice, and pays for
+ * its CPU time then.
  * A piece whose mmap_lock is taken in a look is left out of that look.
  *
  * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
