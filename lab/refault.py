@@ -56,7 +56,7 @@ OFTEN = {
     TUNABLES + "hot_threshold": "1",
     TUNABLES + "promote_rate_mbps": "0",
 }
-STEAL = {"/sys/kernel/debug/kmmscand/fault_young": "Y"}
+STEAL = {"/sys/kernel/debug/tier/fault_young": "Y"}
 
 # Both devices are zram: swap that compresses to next to nothing, and for the file a
 # device that nobody has written to, which reads as zeros and holds no memory.  Both cost

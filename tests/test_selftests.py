@@ -110,7 +110,7 @@ def test_kunit(debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtes
 BROKEN = (
     ("tier/fault_watermark", "promote_test", "full"),
     ("tier/fault_split", "promote_test", "fragmented"),
-    ("kmmscand/fault_young", "kmmscand_test", "young"),
+    ("tier/fault_young", "kmmscand_test", "young"),
 )
 
 

@@ -50,6 +50,7 @@
 #include <linux/tier.h>
 #include <linux/xarray.h>
 
+#include "fault.h"
 #include "hotness.h"
 
 /*
@@ -139,7 +140,7 @@ static unsigned int hotness_touch_at(unsigned long pfn, u8 tick, unsigned int sh
 			history = hotness_aged(old, tick, shift + 1) & (0xff >> shift);
 		if (history & 1)
 			goto out;
-		history |= 1;
+		history |= (close && tier_fault(ONE_LOOK)) ? 3 : 1;
 		new = (u16)tick << 8 | history;
 	} while (!try_cmpxchg_relaxed(&section->record[index], &old, new));
 
@@ -230,6 +231,8 @@ void hotness_forget(unsigned long pfn, unsigned long nr)
 	struct hotness_section *section = NULL;
 	unsigned long end = pfn + nr;
 
+	if (tier_fault(FORGET))
+		return;
 	rcu_read_lock();
 	for (; pfn < end; pfn++) {
 		if (!section || !(pfn & ~PAGE_SECTION_MASK))
@@ -291,7 +294,7 @@ void hotness_next_epoch(void)
 {
 	unsigned int epoch = hotness_epoch() + 1;
 
-	if (!(epoch % HOTNESS_SWEEP_EPOCHS))
+	if (!(epoch % HOTNESS_SWEEP_EPOCHS) && !tier_fault(SWEEP))
 		hotness_sweep();
 	WRITE_ONCE(hotness_now, epoch);
 }

@@ -61,6 +61,7 @@
 #include <linux/workqueue.h>
 
 #include "events.h"
+#include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
 
@@ -230,7 +231,7 @@ void kmmscand_cpu_charge(struct kmmscand_cpu *cpu, unsigned int percent)
 void kmmscand_cpu_pay(struct kmmscand_cpu *cpu, unsigned int percent)
 {
 	kmmscand_cpu_charge(cpu, percent);
-	while (cpu->owed >= KMMSCAND_SLEEP_NS && !kthread_should_stop())
+	while (cpu->owed >= KMMSCAND_SLEEP_NS && !kthread_should_stop() && !tier_fault(CPU))
 		kmmscand_sleep(cpu, DIV_ROUND_UP_ULL(cpu->owed, NSEC_PER_MSEC));
 	/* With a share of 100 percent nothing is ever owed. */
 	try_to_freeze();
@@ -799,9 +800,6 @@ static int __init kmmscand_init(void)
 	struct dentry *dir = debugfs_create_dir("kmmscand", NULL);
 
 	debugfs_create_file("histogram", 0400, dir, NULL, &histogram_fops);
-#ifdef CONFIG_TIER_DEBUG
-	debugfs_create_bool("fault_young", 0600, dir, &kmmscand_fault_young);
-#endif
 	return sysfs_create_group(mm_kobj, &kmmscand_attr_group);
 }
 late_initcall(kmmscand_init);

@@ -95,12 +95,6 @@ struct kmmscand_pass {
 	unsigned long hot;
 };
 
-#ifdef CONFIG_TIER_DEBUG
-extern bool kmmscand_fault_young;
-#else
-#define kmmscand_fault_young	false
-#endif
-
 void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass);
 
 /**

@@ -41,6 +41,7 @@
 #include <linux/vmstat.h>
 
 #include "events.h"
+#include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "policy.h"
@@ -147,6 +148,8 @@ static unsigned long kpromoted_rate(struct kpromoted *p, int target, unsigned lo
 	p->tokens += mult_frac(limit, min(now - p->refilled, (unsigned long)HZ), HZ);
 	p->tokens = min(p->tokens, limit);
 	p->refilled = now;
+	if (tier_fault(RATE))
+		return nr;
 	/* A large folio may have left a debt. */
 	if (p->tokens <= 0)
 		return 0;

@@ -83,6 +83,7 @@
 
 #include "../internal.h"
 #include "events.h"
+#include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
 
@@ -99,11 +100,6 @@
 #define KMMSCAND_LOCK_MSECS	10
 /* A page table that the processor has not walked is read in one pass of so many */
 #define KMMSCAND_FULL_PASSES	64
-
-#ifdef CONFIG_TIER_DEBUG
-/* Fault: take Accessed bits without telling anybody */
-bool kmmscand_fault_young;
-#endif
 
 /* Epoch in which MGLRU has cleared the bit of an upper-level entry the last time */
 static unsigned int kmmscand_table_aged;
@@ -176,7 +172,7 @@ static bool kmmscand_folio_slow(struct kmmscand_walk *w, struct folio *folio)
  */
 static void kmmscand_hand_back(struct folio *folio)
 {
-	if (kmmscand_fault_young)
+	if (tier_fault(YOUNG))
 		return;
 	if (!folio_test_young(folio))
 		folio_set_young(folio);
@@ -287,7 +283,7 @@ static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned lo
 	if (begins && !((pass->number + (addr >> PMD_SHIFT)) % KMMSCAND_FULL_PASSES))
 		return false;
 	val = pmdp_get_lockless(pmd);
-	return pmd_present(val) && !pmd_trans_huge(val) && !pmd_young(val);
+	return pmd_present(val) && !pmd_trans_huge(val) && (!pmd_young(val) || tier_fault(SKIP));
 }
 
 static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
@@ -420,6 +416,7 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 {
 	struct vm_area_struct *vma = walk->vma;
 	struct kmmscand_walk *w = walk->private;
+	vm_flags_t left_out = VM_PFNMAP | VM_IO;
 	struct mempolicy *pol;
 	nodemask_t nodes;
 	pgoff_t ilx;
@@ -432,10 +429,14 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 	w->budget--;
 
 	/* The reasons are in the header comment. */
-	if (vma->vm_flags & (VM_PFNMAP | VM_IO | VM_LOCKED | VM_SEQ_READ))
+	if (!tier_fault(POLICY))
+		left_out |= VM_LOCKED | VM_SEQ_READ;
+	if (vma->vm_flags & left_out)
 		return 1;
 	if (is_vm_hugetlb_page(vma) || vma_is_dax(vma))
 		return 1;
+	if (tier_fault(POLICY))
+		return 0;
 	if (vma->vm_file && (vma->vm_flags & VM_EXEC))
 		return 1;
 

@@ -49,13 +49,6 @@ struct tier_promote_stats {
 	unsigned long watermark;
 };
 
-/* Fault switch: migrate_pages() splits what finds no room; see promote.c */
-#ifdef CONFIG_TIER_DEBUG
-extern bool tier_fault_split;
-#else
-#define tier_fault_split	false
-#endif
-
 #ifdef CONFIG_TIER_PROMOTE
 DECLARE_STATIC_KEY_FALSE(tier_promote_key);
 

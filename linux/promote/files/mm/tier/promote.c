@@ -56,6 +56,7 @@
 #include "../internal.h"
 #include "bounce.h"
 #include "events.h"
+#include "fault.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/tier.h>
@@ -70,15 +71,6 @@
 DEFINE_STATIC_KEY_FALSE(tier_promote_key);
 static DEFINE_MUTEX(tier_promoters_mutex);
 static unsigned int tier_promoters;	/* under the mutex */
-
-#ifdef CONFIG_TIER_DEBUG
-/* Fault: let migrate_pages() split large folios that find no room */
-bool tier_fault_split;
-/* Fault: promote into a node that is below its watermark */
-static bool tier_fault_watermark;
-#else
-#define tier_fault_watermark	false
-#endif
 
 /* A list for migrate_pages(): one target node, one memcg, one order */
 struct tier_batch {
@@ -256,7 +248,7 @@ static bool tier_may_promote(struct folio *folio)
 		return false;
 	if (folio_test_hugetlb(folio) || folio_contain_hwpoisoned_page(folio))
 		return false;
-	if (folio_test_unevictable(folio) || folio_test_mlocked(folio))
+	if ((folio_test_unevictable(folio) || folio_test_mlocked(folio)) && !tier_fault(MLOCKED))
 		return false;
 	if (folio_test_ksm(folio) || folio_test_writeback(folio))
 		return false;
@@ -337,7 +329,7 @@ bool tier_target_has_room(int nid, unsigned int order, unsigned long nr)
 	struct zone *zone;
 	int i;
 
-	if (tier_fault_watermark)
+	if (tier_fault(WATERMARK))
 		return true;
 
 	for (i = pgdat->nr_zones - 1; i >= 0; i--) {
@@ -640,8 +632,7 @@ static int __init tier_debug_init(void)
 	struct dentry *dir = debugfs_create_dir("tier", NULL);
 
 	debugfs_create_file("promote", 0200, dir, NULL, &tier_debug_promote_fops);
-	debugfs_create_bool("fault_split", 0600, dir, &tier_fault_split);
-	debugfs_create_bool("fault_watermark", 0600, dir, &tier_fault_watermark);
+	tier_create_faults(dir);
 	return 0;
 }
 late_initcall(tier_debug_init);

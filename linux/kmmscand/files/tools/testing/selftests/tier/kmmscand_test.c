@@ -4,7 +4,7 @@
  * split or damaged; what it clears stays visible to others; bad settings are
  * refused; toggling it under load and taking memory away from it are harmless.
  *
- * With /sys/kernel/debug/kmmscand/fault_young set, the test "young" must fail.
+ * With /sys/kernel/debug/tier/fault_young set, the test "young" must fail.
  */
 #include "kmmscand_util.h"
 

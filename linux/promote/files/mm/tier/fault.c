@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Faults: rules of mm/tier/ that a debug kernel can break on purpose.
+ *
+ * A test that has never failed proves little.  So each rule that keeps tiering from doing
+ * harm has a switch that breaks it, and a test that must fail while the switch is set.
+ * The code asks tier_fault(NAME), which is the constant false without CONFIG_TIER_DEBUG.
+ *
+ * Nothing that a fault does damages the kernel or data: pages are promoted that should
+ * stay, or the other way round, or it costs too much.
+ */
+
+#include <linux/debugfs.h>
+
+#include "fault.h"
+
+bool tier_faults[NR_TIER_FAULTS];
+
+/* Files in /sys/kernel/debug/tier/ */
+static const char * const tier_fault_names[NR_TIER_FAULTS] = {
+	[TIER_FAULT_SPLIT]		= "fault_split",
+	[TIER_FAULT_WATERMARK]		= "fault_watermark",
+	[TIER_FAULT_MLOCKED]		= "fault_mlocked",
+};
+
+/**
+ * tier_create_faults - create the files of the switches
+ * @dir: in debugfs
+ */
+void tier_create_faults(struct dentry *dir)
+{
+	int i;
+
+	for (i = 0; i < NR_TIER_FAULTS; i++)
+		debugfs_create_bool(tier_fault_names[i], 0600, dir, &tier_faults[i]);
+}

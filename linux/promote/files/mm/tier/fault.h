@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Faults: rules of mm/tier/ that a debug kernel can break on purpose; see fault.c.
+ */
+#ifndef _MM_TIER_FAULT_H
+#define _MM_TIER_FAULT_H
+
+#include <linux/compiler.h>
+#include <linux/types.h>
+
+struct dentry;
+
+/**
+ * enum tier_fault - rules that can be broken
+ * @TIER_FAULT_SPLIT:		migrate_pages() splits large folios that find no room
+ * @TIER_FAULT_WATERMARK:	nodes are promoted to that are below their watermark
+ * @TIER_FAULT_MLOCKED:		mlocked pages are promoted
+ */
+enum tier_fault {
+	TIER_FAULT_SPLIT,
+	TIER_FAULT_WATERMARK,
+	TIER_FAULT_MLOCKED,
+	NR_TIER_FAULTS
+};
+
+#ifdef CONFIG_TIER_DEBUG
+extern bool tier_faults[NR_TIER_FAULTS];
+#define tier_fault(name)	READ_ONCE(tier_faults[TIER_FAULT_##name])
+
+void tier_create_faults(struct dentry *dir);
+#else
+#define tier_fault(name)	((void)TIER_FAULT_##name, false)
+#endif
+
+#endif /* _MM_TIER_FAULT_H */
