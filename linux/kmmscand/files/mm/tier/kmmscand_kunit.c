@@ -11,6 +11,7 @@
 #include <linux/nodemask.h>
 #include <linux/tier.h>
 
+#include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "policy.h"
@@ -40,6 +41,7 @@ static void aged_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + horizon - 1, shift), 0x80);
 	KUNIT_EXPECT_EQ(test, hotness_aged(record, 10 + horizon, shift), 0x00);
 	/* Two looks, and four epochs later the next two */
+	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 10, 2), 0x01);
 	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 11, 2), 0x02);
 	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 17, 2), 0x02);
 	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 18, 2), 0x04);
@@ -86,6 +88,7 @@ static void window_test(struct kunit *test)
 	/* About as many as can be afforded: as it is */
 	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 1000, 1000, 1000), 64);
 	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 5000, 2000, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 500, 500, 1000), 64);
 	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, 500, 500, 1000), period);
 	/* Far too many: in proportion, but not at once */
 	KUNIT_EXPECT_EQ(test, kpromoted_window(100, period, 5000, 4000, 1000), 25);
@@ -111,6 +114,13 @@ static void backoff_test(struct kunit *test)
 	/* Too few to tell */
 	kpromoted_backoff_count(&backoff, 0, KPROMOTED_BACKOFF_TRIES - 1);
 	KUNIT_EXPECT_EQ(test, backoff.shift, 0);
+	/* More than half have failed, of these and of each next lot. */
+	kpromoted_backoff_count(&backoff, 1, 0);
+	KUNIT_EXPECT_EQ(test, backoff.shift, 1);
+	kpromoted_backoff_count(&backoff, KPROMOTED_BACKOFF_TRIES, 0);
+	KUNIT_EXPECT_EQ(test, backoff.shift, 0);
+	kpromoted_backoff_count(&backoff, 0, KPROMOTED_BACKOFF_TRIES);
+	KUNIT_EXPECT_EQ(test, backoff.shift, 1);
 	for (i = 0; i < 10; i++)
 		kpromoted_backoff_count(&backoff, 0, KPROMOTED_BACKOFF_TRIES);
 	KUNIT_EXPECT_EQ(test, backoff.shift, KPROMOTED_BACKOFF_MAX);
@@ -118,6 +128,13 @@ static void backoff_test(struct kunit *test)
 	for (i = 0; i < KPROMOTED_BACKOFF_EPOCHS; i++)
 		kpromoted_backoff_decay(&backoff);
 	KUNIT_EXPECT_EQ(test, backoff.shift, KPROMOTED_BACKOFF_MAX - 1);
+	for (i = 1; i < KPROMOTED_BACKOFF_EPOCHS; i++)
+		kpromoted_backoff_decay(&backoff);
+	KUNIT_EXPECT_EQ(test, backoff.shift, KPROMOTED_BACKOFF_MAX - 1);
+	/* ... counted from when something was learned */
+	kpromoted_backoff_count(&backoff, 0, KPROMOTED_BACKOFF_TRIES);
+	kpromoted_backoff_decay(&backoff);
+	KUNIT_EXPECT_EQ(test, backoff.shift, KPROMOTED_BACKOFF_MAX);
 	/* ... or at once, by success */
 	kpromoted_backoff_count(&backoff, KPROMOTED_BACKOFF_TRIES / 2,
 				KPROMOTED_BACKOFF_TRIES / 2);
@@ -171,6 +188,108 @@ static void pressure_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MIN);
 }
 
+/* How long nothing less is asked for after a strain */
+static void hold_test(struct kunit *test)
+{
+	struct kpromoted_pressure pressure = {};
+	const int few = KPROMOTED_BOUNCES_FEW, many = KPROMOTED_BOUNCES_MANY;
+	unsigned int hold, score;
+
+	/* Each time twice as long as the last time */
+	for (hold = KPROMOTED_HOLD_MIN; hold <= KPROMOTED_HOLD_MAX; hold *= 2) {
+		pressure_epochs(&pressure, 1, true, few, true, 1000, false);
+		KUNIT_EXPECT_EQ(test, pressure.left, hold);
+	}
+	pressure_epochs(&pressure, 1, true, few, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MAX);
+	/* That long, and until it has been calm afterwards */
+	score = pressure.score;
+	pressure_epochs(&pressure, KPROMOTED_HOLD_MAX + KPROMOTED_CALM - 1, false, few, true,
+			1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, score);
+	pressure_epochs(&pressure, 1, false, few, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, score - 1);
+	/* A strain ends the calm. */
+	pressure_epochs(&pressure, KPROMOTED_CALM - 1, false, few, true, 1000, false);
+	pressure_epochs(&pressure, 1, false, many, true, 1000, false);
+	pressure_epochs(&pressure, KPROMOTED_HOLD_MAX + KPROMOTED_CALM - 1, false, few, true,
+			1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, score - 1);
+
+	/* Where no points are asked for, an epoch without strain makes the next hold shorter. */
+	memset(&pressure, 0, sizeof(pressure));
+	pressure_epochs(&pressure, 3, false, many, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.left, 4 * KPROMOTED_HOLD_MIN);
+	pressure_epochs(&pressure, 4 * KPROMOTED_HOLD_MIN + 2 * KPROMOTED_HOLD_MIN, false, few,
+			true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 0);
+	pressure_epochs(&pressure, 1, false, many, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.left, 4 * KPROMOTED_HOLD_MIN);
+	pressure_epochs(&pressure, 100, false, few, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 0);
+	pressure_epochs(&pressure, 1, false, many, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MIN);
+}
+
+/* How many warm pages are news, after which all begins again? */
+static void news_test(struct kunit *test)
+{
+	struct kpromoted_pressure pressure = {}, strained = {};
+	const int few = KPROMOTED_BOUNCES_FEW;
+
+	pressure_epochs(&strained, 1, true, few, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, strained.score, 1);
+	/* Half as many again, and some */
+	pressure = strained;
+	pressure_epochs(&pressure, 1, false, few, false, 1000 + 500 + KPROMOTED_NEWS, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 1);
+	pressure = strained;
+	pressure_epochs(&pressure, 1, false, few, false, 1000 + 500 + KPROMOTED_NEWS + 1, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 0);
+	KUNIT_EXPECT_EQ(test, pressure.left, 0);
+	KUNIT_EXPECT_EQ(test, pressure.hold, 0);
+	/* What there was is forgotten slowly, and not while nothing is warm. */
+	pressure = strained;
+	pressure_epochs(&pressure, 1, false, few, false, 100, false);
+	KUNIT_EXPECT_EQ(test, pressure.warm, 1000 - 1000 / 8);
+	pressure_epochs(&pressure, 10, false, few, false, 0, false);
+	KUNIT_EXPECT_EQ(test, pressure.warm, 1000 - 1000 / 8);
+}
+
+/* The same from the beginning, with so many in the first epoch */
+static enum kpromoted_bouncing bounces_once(unsigned long promoted, unsigned long bounced)
+{
+	struct kpromoted_bounces bounces = {};
+
+	return kpromoted_bounces_update(&bounces, promoted, bounced);
+}
+
+static void bounces_limits_test(struct kunit *test)
+{
+	const unsigned long min = KPROMOTED_BOUNCE_MIN;
+	struct kpromoted_bounces bounces = {};
+
+	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_SHARE),
+			KPROMOTED_BOUNCES_FEW);
+	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_SHARE + 1),
+			KPROMOTED_BOUNCES_MANY);
+	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_LIMIT),
+			KPROMOTED_BOUNCES_MANY);
+	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_LIMIT + 1),
+			KPROMOTED_BOUNCES_TOO_MANY);
+	/* So few say nothing, */
+	KUNIT_EXPECT_EQ(test, bounces_once(min, min - 1), KPROMOTED_BOUNCES_FEW);
+	KUNIT_EXPECT_EQ(test, bounces_once(min, min), KPROMOTED_BOUNCES_TOO_MANY);
+	/* but those of some epochs do together. */
+	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, 100, min / 2 + 8),
+			KPROMOTED_BOUNCES_FEW);
+	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, 200, min + 16),
+			KPROMOTED_BOUNCES_TOO_MANY);
+	/* What has been complained about does not count any more. */
+	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, 300, min + 17),
+			KPROMOTED_BOUNCES_FEW);
+}
+
 static void bounces_test(struct kunit *test)
 {
 	struct kpromoted_bounces bounces = {};
@@ -217,6 +336,16 @@ static void exchange_test(struct kunit *test)
 	exchange = kpromoted_exchange_update(exchange, 0, true, KPROMOTED_BOUNCES_TOO_MANY);
 	exchange = kpromoted_exchange_update(exchange, 0, true, KPROMOTED_BOUNCES_TOO_MANY);
 	KUNIT_EXPECT_EQ(test, exchange, KPROMOTED_BATCH);
+	/* Bouncing counts before all else, and then whether demotion could keep up. */
+	exchange = 8 * KPROMOTED_BATCH;
+	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(exchange, exchange, true,
+							KPROMOTED_BOUNCES_MANY), exchange / 2);
+	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(exchange, exchange, true,
+							KPROMOTED_BOUNCES_FEW), exchange);
+	/* Not without limit */
+	exchange = 1UL << 20;
+	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(exchange, exchange, false,
+							KPROMOTED_BOUNCES_FEW), exchange);
 }
 
 static unsigned int next_shift(struct kmmscand_mm *state, unsigned long touched,
@@ -243,12 +372,13 @@ static void shift_test(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 0, 0), state->shift + 1);
 	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 0, 0), HOTNESS_MAX_SHIFT);
 	/* Many hot ones, or a jump */
-	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 100, 100), 0);
-	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 100, 100), 0);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 2065, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 2064, 0, 0), HOTNESS_MAX_SHIFT);
 	/* A few hot ones are not worth hurrying for. */
-	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 10, 10), HOTNESS_MAX_SHIFT);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 99, 99), HOTNESS_MAX_SHIFT);
 	/* Many that cannot be afforded: short enough to tell them apart */
-	KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 100, 0), 1);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 100, 0), 1);
 	/* A window is shorter than what was counted before: no jump */
 	state->pass.close = true;
 	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), HOTNESS_MAX_SHIFT - 1);
@@ -377,6 +507,37 @@ static void table_test(struct kunit *test)
 		__free_page(pages + i);
 }
 
+/* What table_test() expects of old touches is due to the sweep: without it, it is not so. */
+static void sweep_test(struct kunit *test)
+{
+#ifdef CONFIG_TIER_DEBUG
+	nodemask_t nodes = nodemask_of_node(first_memory_node);
+	struct page *page;
+	unsigned long pfn;
+
+	if (static_key_enabled(&kmmscand_key))
+		kunit_skip(test, "kmmscand is in use");
+
+	page = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 0);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	pfn = page_to_pfn(page);
+	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+
+	tier_faults[TIER_FAULT_SWEEP] = true;
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 1);
+	KUNIT_EXPECT_EQ_MSG(test, touch_later(pfn, 128, 0), 0, "not taken for one of this epoch");
+	KUNIT_EXPECT_EQ_MSG(test, touch_later(pfn, 129, 0), 3, "not taken for one of the last");
+	tier_faults[TIER_FAULT_SWEEP] = false;
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 128, 0), 1);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 129, 0), 1);
+
+	hotness_disable();
+	__free_page(page);
+#else
+	kunit_skip(test, "needs CONFIG_TIER_DEBUG");
+#endif
+}
+
 static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(score_test),
 	KUNIT_CASE(aged_test),
@@ -384,10 +545,14 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(window_test),
 	KUNIT_CASE(backoff_test),
 	KUNIT_CASE(pressure_test),
+	KUNIT_CASE(hold_test),
+	KUNIT_CASE(news_test),
 	KUNIT_CASE(bounces_test),
+	KUNIT_CASE(bounces_limits_test),
 	KUNIT_CASE(exchange_test),
 	KUNIT_CASE(shift_test),
 	KUNIT_CASE(table_test),
+	KUNIT_CASE(sweep_test),
 	{}
 };
 
