@@ -4,7 +4,8 @@
  * split or damaged; what it clears stays visible to others; bad settings are
  * refused; toggling it under load and taking memory away from it are harmless.
  *
- * With /sys/kernel/debug/tier/fault_young set, the test "young" must fail.
+ * With /sys/kernel/debug/tier/fault_young set, the test "young" must fail; with
+ * fault_cpu the test "cpu".
  */
 #include "kmmscand_util.h"
 
@@ -186,22 +187,6 @@ static void test_stale(void)
 	ksft_test_result(ok, "what was accessed long ago is not promoted\n");
 	write_file(KMMSCAND "hot_threshold", old_threshold);
 	unmap_on(p, HOT);
-}
-
-/* Of /proc/PID/stat, behind the name: user and system time in clock ticks */
-#define STAT_TIMES " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu"
-
-/* CPU time of a kernel thread in seconds, or a negative value. */
-static double thread_seconds(const char *comm)
-{
-	unsigned long user, system;
-	char path[64], buf[512];
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", thread_pid(comm));
-	if (!read_file(path, buf, sizeof(buf)) ||
-	    sscanf(strrchr(buf, ')') + 1, STAT_TIMES, &user, &system) != 2)
-		return -1;
-	return (double)(user + system) / sysconf(_SC_CLK_TCK);
 }
 
 /* With much to scan all the time, the scanner still keeps to its share of a CPU. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the tests of kmmscand share: switching it, its counters and threads, load,
- * memory blocks.
+ * memory blocks.  Inline is what not all of them need.
  */
 #ifndef _KMMSCAND_UTIL_H
 #define _KMMSCAND_UTIL_H
@@ -78,8 +78,24 @@ static pid_t thread_pid(const char *comm)
 	return pid;
 }
 
+/* Of /proc/PID/stat, behind the name: user and system time in clock ticks */
+#define STAT_TIMES " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu"
+
+/* CPU time of a kernel thread in seconds, or a negative value. */
+static inline double thread_seconds(const char *comm)
+{
+	unsigned long user, system;
+	char path[64], buf[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", thread_pid(comm));
+	if (!read_file(path, buf, sizeof(buf)) ||
+	    sscanf(strrchr(buf, ')') + 1, STAT_TIMES, &user, &system) != 2)
+		return -1;
+	return (double)(user + system) / sysconf(_SC_CLK_TCK);
+}
+
 /* Keeps its memory on the slow node hot and checks it. */
-static void load_touch(void)
+static inline void load_touch(void)
 {
 	char *p = map_on(LOAD, slow, false);
 
@@ -102,7 +118,7 @@ static pid_t fork_child(void)
 }
 
 /* Run something that never ends, unless it finds an error. */
-static pid_t start_load(void (*load)(void))
+static inline pid_t start_load(void (*load)(void))
 {
 	pid_t pid = fork_child();
 
@@ -114,7 +130,7 @@ static pid_t start_load(void (*load)(void))
 }
 
 /* False if it has ended by itself. */
-static bool stop_load(pid_t pid)
+static inline bool stop_load(pid_t pid)
 {
 	int status;
 
@@ -130,7 +146,7 @@ static bool stop_load(pid_t pid)
 }
 
 /* The memory blocks of the slow node; returns how many were found. */
-static int slow_blocks(int *blocks, int max)
+static inline int slow_blocks(int *blocks, int max)
 {
 	char path[128], buf[64];
 	struct dirent *entry;
@@ -152,7 +168,7 @@ static int slow_blocks(int *blocks, int max)
 	return n;
 }
 
-static int set_block(int id, const char *state)
+static inline int set_block(int id, const char *state)
 {
 	char path[128];
 
@@ -166,7 +182,7 @@ static void on_alarm(int sig)
 }
 
 /* An alarm ends an attempt that takes too long: the kernel tries until it succeeds. */
-static int set_block_offline(int id)
+static inline int set_block_offline(int id)
 {
 	struct sigaction action = { .sa_handler = on_alarm };
 	int err;

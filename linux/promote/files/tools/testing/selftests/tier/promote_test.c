@@ -5,7 +5,7 @@
  * not, and what must not move stays.
  *
  * With /sys/kernel/debug/tier/fault_watermark set, the test "full" must fail; with
- * fault_split the test "fragmented".
+ * fault_split the test "fragmented", with fault_mlocked the test "mlocked".
  */
 #include "tier_fill.h"
 #include "tier_util.h"

@@ -280,7 +280,7 @@ static bool intact(const char *addr, size_t len)
 }
 
 /* A field of the mapping's smaps entry in kB, or -1. */
-static long smaps_kb(const char *addr, const char *field)
+static inline long smaps_kb(const char *addr, const char *field)
 {
 	size_t len = strlen(field);
 	unsigned long start, end;
@@ -301,7 +301,7 @@ static long smaps_kb(const char *addr, const char *field)
 	return kb;
 }
 
-static long huge_kb(const char *addr)
+static inline long huge_kb(const char *addr)
 {
 	return smaps_kb(addr, "AnonHugePages");
 }

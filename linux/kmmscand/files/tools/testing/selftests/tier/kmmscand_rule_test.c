@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Rules that kmmscand keeps: what is only streamed over stays, what becomes hot again is
+ * found, promotion keeps to its rate and its share of a CPU, a frame's new owner does
+ * not inherit its history, and memory that is bound or read once stays.
+ *
+ * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
+ * its rule:
+ *
+ *   stream		fault_one_look
+ *   again		fault_skip
+ *   rate		fault_rate
+ *   promoter_cpu	fault_cpu
+ *   forget		fault_forget
+ *   bound, task_bound, cpuset, read_once	fault_policy
+ *
+ * That something stays proves nothing if nothing is promoted, so other pages that are
+ * hot and free to move have to arrive on the fast node.
+ */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "kmmscand_util.h"
+
+#define MB		(1024UL * 1024)
+#define PER_MB		(MB / PAGE)
+/* Per-CPU lists of free pages; 8 makes them as long as they can be */
+#define PCP_HIGH	"/proc/sys/vm/percpu_pagelist_high_fraction"
+#define CGROUPS		"/tmp/kmmscand_rule_test"
+
+/* Until hot pages must have arrived */
+#define ARRIVE_S	20
+
+static int set(const char *file, const char *value)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), KMMSCAND "%s", file);
+	return change(path, value);
+}
+
+/* Keep pages hot for so long, or until the share of them is on the fast node, in percent. */
+static unsigned long heat(char *addr, size_t len, double seconds, unsigned int percent)
+{
+	double end = now() + seconds, next = now() + 0.3;
+	unsigned long moved = 0;
+
+	while (now() < end && moved * PAGE < len / 100 * percent) {
+		touch(addr, len);
+		/* Others need the CPU, too. */
+		usleep(2000);
+		if (now() >= next || now() >= end) {
+			moved = count_on(addr, len, fast);
+			next = now() + 0.3;
+		}
+	}
+	return moved;
+}
+
+static bool rises(char *addr, size_t len)
+{
+	double start = now();
+	unsigned long moved = heat(addr, len, ARRIVE_S, 90);
+
+	ksft_print_msg("%lu of %lu hot pages were promoted in %.1f s\n", moved, len / PAGE,
+		       now() - start);
+	return moved >= len / PAGE * 9 / 10;
+}
+
+/* Pages on the slow node, or NULL and the test has been skipped. */
+static char *map_slow(size_t len)
+{
+	char *p = map_on(len, slow, false);
+
+	if (p && count_on(p, len, slow) == len / PAGE)
+		return p;
+	if (p)
+		unmap_on(p, len);
+	ksft_test_result_skip("no memory on the slow node\n");
+	return NULL;
+}
+
+/*
+ * A program reads a lot of memory once.  In close visits some of the pages are found in a
+ * look, but none in two.  The rate is such that there are close visits all the time if
+ * one look is enough for promotion.
+ */
+static void test_stream(void)
+{
+	const size_t len = 64 * MB;
+	char *p = map_slow(len), *hot = map_on(MB, slow, false);
+	const double seconds = 4;
+	size_t done = 0, due;
+	unsigned long moved;
+	double start;
+	bool ok;
+
+	if (!p)
+		goto out;
+	ok = hot && !set("scan_period_ms", "500") && !set("promote_rate_mbps", "4");
+	ok = ok && !enable(true);
+	for (start = now(); done < len; done = due) {
+		due = (now() - start) / seconds * len;
+		due = due < len ? due & ~(PAGE - 1) : len;
+		touch(p + done, due - done);
+		usleep(2000);
+	}
+	moved = count_on(p, len, fast);
+	ksft_print_msg("%lu of %lu pages that were read once were promoted\n", moved, len / PAGE);
+	ok &= moved <= len / PAGE / 50;
+	ok = ok && rises(hot, MB);
+	enable(false);
+	ksft_test_result(ok, "what is only streamed over stays\n");
+	unmap_on(p, len);
+out:
+	if (hot)
+		unmap_on(hot, MB);
+}
+
+/*
+ * Page tables of cold memory are skipped.  When it is used again this is noticed soon,
+ * not only when all tables are read, which is in one pass of 64.
+ */
+static void test_again(void)
+{
+	const size_t len = 4 * MB;
+	char *p = map_slow(len);
+	long skipped;
+	bool ok;
+
+	if (!p)
+		return;
+	skipped = event_count("kmmscand_pmd_skipped");
+	ok = !enable(true);
+	sleep(3);
+	skipped = event_count("kmmscand_pmd_skipped") - skipped;
+	ksft_print_msg("%ld page tables were skipped\n", skipped);
+	ok &= skipped > 0 && count_on(p, len, slow) == len / PAGE;
+	ok = ok && rises(p, len);
+	enable(false);
+	ksft_test_result(ok, "cold memory that becomes hot is promoted\n");
+	unmap_on(p, len);
+}
+
+static void test_rate(void)
+{
+	const size_t len = 16 * MB;
+	unsigned long moved, limit;
+	char *p = map_slow(len);
+	double start;
+	bool ok;
+
+	if (!p)
+		return;
+	ok = !set("promote_rate_mbps", "1");
+	ok &= !enable(true);
+	start = now();
+	moved = heat(p, len, 5, 100);
+	limit = (now() - start) * PER_MB;
+	ksft_print_msg("%lu pages promoted, %lu are allowed\n", moved, limit);
+	ok &= moved >= limit / 8 && moved <= 2 * limit;
+	enable(false);
+	ksft_test_result(ok, "promotion keeps to its rate\n");
+	unmap_on(p, len);
+}
+
+/* The scanner's share is a test of kmmscand_test. */
+static void test_promoter_cpu(void)
+{
+	const size_t len = 16 * MB;
+	char comm[32], *p = map_slow(len);
+	double start, used, share;
+	unsigned long moved;
+	bool ok;
+
+	if (!p)
+		return;
+	snprintf(comm, sizeof(comm), "kpromoted%d", slow);
+	ok = !set("promote_cpu_pct", "2") && !set("scan_period_ms", "100");
+	ok &= !enable(true);
+	start = now();
+	used = thread_seconds(comm);
+	moved = heat(p, len, 8, 90);
+	share = (thread_seconds(comm) - used) / (now() - start);
+	ksft_print_msg("%s used %.2f %% of a CPU, %lu of %lu pages promoted in %.1f s\n", comm,
+		       share * 100, moved, len / PAGE, now() - start);
+	/* A batch is not interrupted: that much can be too much at the end. */
+	ok &= used >= 0 && moved > 0 && share < 0.12;
+	enable(false);
+	ksft_test_result(ok, "the promoter keeps to its share of a CPU\n");
+	unmap_on(p, len);
+}
+
+static int compare_pfns(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool set_cpu(pid_t pid, int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	return !sched_setaffinity(pid, sizeof(cpus), &cpus);
+}
+
+/* Give @nr pages, which are bound to the slow node, a frame.  How many had the hot ones? */
+static unsigned long fault_in(char *addr, unsigned long nr, const uint64_t *hot,
+			      unsigned long nr_hot)
+{
+	unsigned long n = 0;
+	uint64_t pfn;
+
+	for (; nr; nr--, addr += PAGE) {
+		addr[0] = 1;
+		pfn = pfn_of(addr);
+		n += !!bsearch(&pfn, hot, nr_hot, sizeof(pfn), compare_pfns);
+	}
+	return n;
+}
+
+/*
+ * While hot pages are promoted, the frames that they have left get cold pages.  Those are
+ * touched only once; that they may not move anyway is nothing that a promoter looks at.
+ *
+ * Frames are reused at once, because the promoter frees them to the lists of the CPU that
+ * we run on.
+ */
+static void test_forget(void)
+{
+	const size_t len = 8 * MB;
+	const unsigned long nr = len / PAGE;
+	unsigned long moved = 0, used = 0, reused = 0, mask = 1UL << slow;
+	char comm[32], *p = map_slow(len), *cold = map_on(len, slow, false);
+	uint64_t *pfns = malloc(nr * sizeof(*pfns)), *entry = pfns;
+	double end;
+	bool ok;
+
+	if (!p)
+		goto out;
+	if (!cold || !pfns || !read_pagemap(p, nr, pfns) || madvise(cold, len, MADV_DONTNEED) ||
+	    syscall(__NR_mbind, cold, len, MPOL_BIND, &mask, (unsigned long)MAX_NODES + 1, 0)) {
+		ksft_test_result_skip("cannot prepare the memory\n");
+		goto unmap;
+	}
+	for (entry = pfns; entry < pfns + nr; entry++)
+		*entry = pagemap_value(*entry);
+	qsort(pfns, nr, sizeof(*pfns), compare_pfns);
+	change(PCP_HIGH, "8");
+	/* In some epochs, each long enough for the frames to be reused before the next one */
+	ok = !set("scan_period_ms", "500") && !set("promote_rate_mbps", "4");
+	ok &= !enable(true);
+	snprintf(comm, sizeof(comm), "kpromoted%d", slow);
+	ok &= set_cpu(thread_pid(comm), 0) && set_cpu(0, 0);
+
+	for (end = now() + ARRIVE_S; moved < nr * 9 / 10 && now() < end; used = moved) {
+		moved = heat(p, len, 0.05, 100);
+		if (moved > used)
+			reused += fault_in(cold + used * PAGE, moved - used, pfns, nr);
+		else
+			moved = used;
+	}
+	/* Two epochs, in which records are fresh */
+	sleep(2);
+	ok &= !enable(false);
+	moved = count_on(cold, len, fast);
+	ksft_print_msg("%lu of %lu hot and %lu cold pages promoted, %lu frames reused\n",
+		       used, nr, moved, reused);
+	ok &= used >= nr / 2 && reused >= used / 4 && moved <= used / 50;
+	ksft_test_result(ok, "cold pages do not inherit the history of their frames\n");
+unmap:
+	unmap_on(p, len);
+out:
+	if (cold)
+		unmap_on(cold, len);
+	free(pfns);
+}
+
+/* What a child that keeps memory hot and this process tell each other */
+struct hot_child {
+	atomic_bool ready, stop;
+	unsigned long moved;
+};
+
+static void hot_child(struct hot_child *child, char *(*map)(void))
+{
+	char *p = map();
+
+	if (!p)
+		_exit(KSFT_SKIP);
+	fill(p, MB);
+	child->ready = true;
+	while (!child->stop) {
+		touch(p, MB);
+		usleep(2000);
+	}
+	child->moved = count_on(p, MB, fast);
+	_exit(intact(p, MB) ? 0 : 1);
+}
+
+/* Memory that a child maps and keeps hot stays. */
+static void left_out(const char *what, char *(*map)(void))
+{
+	struct hot_child *child;
+	int status = 0;
+	pid_t pid;
+	char *p;
+	bool ok;
+
+	child = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (child == MAP_FAILED) {
+		ksft_test_result_skip("mmap: %s\n", strerror(errno));
+		return;
+	}
+	pid = fork_child();
+	if (!pid)
+		hot_child(child, map);
+	while (!child->ready && !waitpid(pid, &status, WNOHANG))
+		usleep(10000);
+	if (!child->ready) {
+		ksft_test_result_skip("no memory that is %s\n", what);
+		goto unmap;
+	}
+	p = map_on(MB, slow, false);
+	ok = p && !enable(true);
+	ok = ok && rises(p, MB);
+	/* The child's has been as hot as that, and is for some time more. */
+	sleep(3);
+	child->stop = true;
+	ok &= waitpid(pid, &status, 0) == pid && !status;
+	ksft_print_msg("%lu of %lu pages that are %s were promoted\n", child->moved, PER_MB, what);
+	ok &= !child->moved;
+	enable(false);
+	ksft_test_result(ok, "memory stays that is %s\n", what);
+	if (p)
+		unmap_on(p, MB);
+unmap:
+	munmap(child, PAGE);
+}
+
+static char *map_bound(void)
+{
+	char *p = map_on(MB, slow, false);
+	unsigned long mask = 1UL << slow;
+
+	if (p && syscall(__NR_mbind, p, MB, MPOL_BIND, &mask, (unsigned long)MAX_NODES + 1, 0))
+		return NULL;
+	return p;
+}
+
+static void test_bound(void)
+{
+	left_out("bound", map_bound);
+}
+
+static char *map_task_bound(void)
+{
+	unsigned long mask = 1UL << slow;
+
+	if (syscall(__NR_set_mempolicy, MPOL_BIND, &mask, (unsigned long)MAX_NODES + 1))
+		return NULL;
+	return map_on(MB, slow, false);
+}
+
+static void test_task_bound(void)
+{
+	left_out("a bound task's", map_task_bound);
+}
+
+static char *map_in_cpuset(void)
+{
+	char mems[16];
+
+	snprintf(mems, sizeof(mems), "%d", slow);
+	if (write_file(CGROUPS "/cgroup.subtree_control", "+cpuset") ||
+	    write_file(CGROUPS "/slow/cpuset.mems", mems) ||
+	    write_file(CGROUPS "/slow/cgroup.procs", "0"))
+		return NULL;
+	return map_on(MB, slow, false);
+}
+
+static void test_cpuset(void)
+{
+	mkdir(CGROUPS, 0700);
+	mount("none", CGROUPS, "cgroup2", 0, NULL);
+	mkdir(CGROUPS "/slow", 0700);
+	left_out("in a cpuset of the slow node", map_in_cpuset);
+	rmdir(CGROUPS "/slow");
+	umount(CGROUPS);
+	rmdir(CGROUPS);
+}
+
+static char *map_read_once(void)
+{
+	char *p = map_on(MB, slow, false);
+
+	return p && !madvise(p, MB, MADV_SEQUENTIAL) ? p : NULL;
+}
+
+static void test_read_once(void)
+{
+	left_out("read once", map_read_once);
+}
+
+static const struct tier_test tests[] = {
+	{ "stream", test_stream },
+	{ "again", test_again },
+	{ "rate", test_rate },
+	{ "promoter_cpu", test_promoter_cpu },
+	{ "forget", test_forget },
+	{ "bound", test_bound },
+	{ "task_bound", test_task_bound },
+	{ "cpuset", test_cpuset },
+	{ "read_once", test_read_once },
+};
+
+int main(int argc, char **argv)
+{
+	begin_kmmscand_tests();
+	/* Emulated machines are slow enough without waiting for rounds. */
+	set("scan_period_ms", "200");
+	set("scan_cpu_pct", "50");
+	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	ksft_finished();
+}
