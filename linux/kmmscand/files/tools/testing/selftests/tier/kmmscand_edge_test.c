@@ -58,6 +58,9 @@
 #define PM_SWAP_TYPE	5
 #define PM_UFFD_WP	57
 
+/* In the flags of /proc/PID/stat: include/linux/sched.h */
+#define PF_NOFREEZE	0x00008000
+
 /* Bits of /proc/kpageflags */
 #define KPF_HEAD	15
 #define KPF_TAIL	16
@@ -1193,6 +1196,21 @@ static void test_cpus(void)
 	ksft_test_result(ok, "CPUs go and come back, scanning goes on\n");
 }
 
+/* A kernel thread that has not asked for it is left alone by the freezer. */
+static bool freezable(const char *name, int nid)
+{
+	char path[64], comm[32], buf[512], *fields;
+	unsigned int flags = PF_NOFREEZE;
+
+	snprintf(comm, sizeof(comm), "%s%d", name, nid);
+	snprintf(path, sizeof(path), "/proc/%d/stat", thread_pid(comm));
+	if (!read_file(path, buf, sizeof(buf)))
+		return false;
+	fields = strrchr(buf, ')');
+	return fields && sscanf(fields, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       !(flags & PF_NOFREEZE);
+}
+
 static void test_freezer(void)
 {
 	char states[64] = "";
@@ -1209,6 +1227,8 @@ static void test_freezer(void)
 	}
 	change("/sys/module/suspend/parameters/pm_test_delay", "1");
 	ok = !enable(true);
+	ok &= threads_work();
+	ok &= freezable("kmmscand", fast) && freezable("kpromoted", slow);
 	pid = start_load(load_touch);
 	for (i = 0; i < 3 && !err; i++) {
 		err = write_file(POWER "state", state);
