@@ -5,6 +5,9 @@ A topology is a list of NUMA nodes.  A node with ``cpus = 0`` is a memory
 device behind its ``initiator``.  Whether Linux sees it as a slower tier
 depends on the HMAT alone: without one, a CPU-less node that is present at
 boot counts as top tier (mm/memory-tiers.c) and nothing is ever promoted.
+
+The memory of a node with ``plugged = true`` is a DIMM in a slot: Linux finds it,
+and leaves it offline until somebody writes to its blocks' ``state``.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class Node:
     bandwidth_gbs: int
     distance: int = 20
     initiator: int = 0
+    plugged: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Topology:
 
     @property
     def memory_mb(self) -> int:
-        return sum(node.size_mb for node in self.nodes)
+        """What is there at boot."""
+        return sum(node.size_mb for node in self.nodes if not node.plugged)
 
     def node_id(self, name: str) -> int:
         """The Linux node number of a node by its name."""
@@ -84,7 +89,13 @@ class Topology:
         cpu = 0
         for number, node in enumerate(self.nodes):
             args += ["-object", f"memory-backend-ram,id=mem{number},size={node.size_mb}M"]
-            text = f"node,nodeid={number},memdev=mem{number}"
+            text = f"node,nodeid={number}"
+            if node.plugged:
+                # added to the -m that virtme-ng gives
+                args += ["-m", f"slots=1,maxmem={self.memory_mb + node.size_mb}M"]
+                args += ["-device", f"pc-dimm,memdev=mem{number},node={number}"]
+            else:
+                text += f",memdev=mem{number}"
             if node.cpus:
                 text += f",cpus={cpu}-{cpu + node.cpus - 1}"
                 cpu += node.cpus
@@ -137,4 +148,7 @@ def load(name: str, **sizes: int) -> Topology:
         topology = Topology(name=name, hmat=bool(data["hmat"]), nodes=nodes)
     except (KeyError, TypeError) as error:
         raise LabError(f"{path.name}: {error}", "compare it with two-tier.toml") from error
+    if any(node.plugged for node in nodes[:-1]):
+        # QEMU's SRAT gives the memory that is to come to the last node.
+        raise LabError(f"{path.name}: only the last node can be plugged")
     return topology.resized(**sizes)

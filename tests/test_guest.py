@@ -77,3 +77,12 @@ def test_sizes_are_checked() -> None:
         topology.load("two-tier", quick_mb=512)
     with pytest.raises(LabError, match="no topology"):
         topology.load("three-tier")
+
+
+def test_plugged_memory_is_not_there_at_boot() -> None:
+    machine = topology.load("two-tier-plugged", fast_mb=512, slow_mb=256)
+    args = " ".join(machine.qemu_args())
+    assert machine.memory_mb == 512
+    assert "slots=1,maxmem=768M" in args
+    assert "pc-dimm,memdev=mem1,node=1" in args
+    assert "nodeid=1,memdev" not in args
