@@ -18,6 +18,13 @@ EDGE = (
     Program("kmmscand_edge_test", timeout_s=400),
     Program("kmmscand_rule_test", timeout_s=300),
 )
+HOTPLUG = (
+    # Before the slow node has had any memory
+    Program("kmmscand_test", label="one-tier"),
+    Program("kmmscand_hotplug_test", timeout_s=240),
+    # Last, since it takes the node away
+    Program("kmmscand_hotplug_test", "unplug", timeout_s=120, label="unplug"),
+)
 
 
 def _report(subtests: pytest.Subtests, cases: dict[str, list[Case]]) -> None:
@@ -94,6 +101,24 @@ def test_edge_selftests(
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(debug_kernel, programs, EDGE, machine, out_dir, prepare="true")
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
+    _report(subtests, cases)
+
+
+@pytest.mark.long
+def test_hotplug_selftests(
+    debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """A slow node that comes and goes needs a machine of its own."""
+    programs = selftests.programs(debug_kernel, "tier")
+    machine = topology.load("two-tier-plugged")
+    cases = selftests.run_programs(
+        debug_kernel, programs, HOTPLUG, machine, out_dir, prepare="true"
+    )
+    assert {key: len(found) for key, found in cases.items()} == {
+        "one-tier": 1,
+        "kmmscand_hotplug_test": 3,
+        "unplug": 1,
+    }
     _report(subtests, cases)
 
 

@@ -19,7 +19,7 @@
 #include <sys/swap.h>
 #include <sys/uio.h>
 
-#include "kmmscand_util.h"
+#include "kmmscand_hot.h"
 #include "tier_fill.h"
 
 #define DEBUGFS		"/sys/kernel/debug/"
@@ -30,8 +30,6 @@
 #define MM_SLAB		"/sys/kernel/slab/mm_struct/"
 #define UNPOISON	DEBUGFS "hwpoison/unpoison-pfn"
 
-#define AREA		(1024UL * 1024)
-#define NR_AREA		(AREA / PAGE)
 /* One page of so many is poisoned, and the one after it taken out of use. */
 #define POISON_EVERY	32
 #define NR_POISON	(NR_AREA / POISON_EVERY)
@@ -39,8 +37,7 @@
 #define MTHP		(64UL << 10)
 #define PER_MTHP	(MTHP / PAGE)
 
-/* Seconds: until hot pages must have arrived, and how long races are run */
-#define ARRIVE_S	10
+/* Seconds that races are run */
 #define RACE_S		5
 
 /* Argument with which the program is a short-lived process of test_exec() */
@@ -64,33 +61,6 @@
 /* Bits of /proc/kpageflags */
 #define KPF_HEAD	15
 #define KPF_TAIL	16
-
-static void warm(const char *addr, size_t len, double seconds)
-{
-	double end = now() + seconds;
-
-	do {
-		touch(addr, len);
-		/* Others need the CPU, too. */
-		usleep(2000);
-	} while (now() < end);
-}
-
-/* Keep pages hot until most of them are on the fast node. */
-static bool rises(char *addr, size_t len)
-{
-	double end = now() + ARRIVE_S;
-	unsigned long nr = len / PAGE, moved;
-
-	do {
-		warm(addr, len, 0.3);
-		moved = count_on(addr, len, fast);
-		if (moved >= nr * 9 / 10)
-			return true;
-	} while (now() < end);
-	ksft_print_msg("only %lu of %lu hot pages were promoted\n", moved, nr);
-	return false;
-}
 
 /*
  * Keep pages hot until others that are as hot have been promoted, and a second longer.
@@ -1139,24 +1109,6 @@ static void test_poison(void)
 	}
 }
 
-/* Both kinds of threads are there, and scan. */
-static bool threads_work(void)
-{
-	long scanned = event_count("kmmscand_pte_scanned");
-	char *p = map_on(AREA, slow, false);
-	char comm[32];
-	bool ok = p;
-
-	snprintf(comm, sizeof(comm), "kmmscand%d", fast);
-	ok &= thread_pid(comm) > 0;
-	snprintf(comm, sizeof(comm), "kpromoted%d", slow);
-	ok &= thread_pid(comm) > 0;
-	ok = ok && rises(p, AREA);
-	if (p)
-		unmap_on(p, AREA);
-	return ok && event_count("kmmscand_pte_scanned") > scanned;
-}
-
 static int set_cpu(int cpu, const char *state)
 {
 	char path[64];
@@ -1328,62 +1280,6 @@ unmap_blocks:
 unmap:
 	if (p)
 		unmap_on(p, area);
-}
-
-/* Has the kernel said it since kmsg was opened? */
-static bool kernel_said(int kmsg, const char *text)
-{
-	char buf[2048];
-	ssize_t n;
-
-	/* One message per read; EPIPE if some were overwritten */
-	while ((n = read(kmsg, buf, sizeof(buf) - 1)) > 0 || errno == EPIPE) {
-		buf[n > 0 ? n : 0] = '\0';
-		if (strstr(buf, text))
-			return true;
-	}
-	return false;
-}
-
-static void test_no_slow_memory(void)
-{
-	int kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
-	int blocks[64], off[64], nr, i, nr_off = 0;
-	double end = now() + ARRIVE_S;
-	char buf[32] = "";
-	bool ok;
-
-	nr = slow_blocks(blocks, ARRAY_SIZE(blocks));
-	/* It is enabled, and loses all that there is to scan. */
-	ok = !enable(true);
-	for (i = 0; i < nr; i++)
-		if (!set_block_offline(blocks[i]))
-			off[nr_off++] = blocks[i];
-	if (!nr || nr_off < nr) {
-		ksft_test_result_skip("only %d of %d blocks of the slow node can go offline\n",
-				      nr_off, nr);
-		goto online;
-	}
-	lseek(kmsg, 0, SEEK_END);
-	do {
-		usleep(100000);
-		read_file(KMMSCAND "enabled", buf, sizeof(buf));
-	} while (strcmp(buf, "0") && now() < end);
-	ok &= !strcmp(buf, "0");
-	ok &= enable(true) == -ENODEV;
-	ok &= kernel_said(kmsg, "no slow memory node");
-	read_file(KMMSCAND "enabled", buf, sizeof(buf));
-	ok &= !strcmp(buf, "0");
-	while (nr_off)
-		ok &= !set_block(off[--nr_off], "online");
-	ok &= !enable(true);
-	ok &= threads_work();
-	ksft_test_result(ok, "without slow memory ENODEV, with it again promotion\n");
-online:
-	while (nr_off)
-		set_block(off[--nr_off], "online");
-	enable(false);
-	close(kmsg);
 }
 
 /*
@@ -1579,14 +1475,6 @@ static bool setup_faults(void)
 	       !change(DEBUGFS "fail_page_alloc/min-order", "0");
 }
 
-static bool is_enabled(void)
-{
-	char buf[32] = "";
-
-	read_file(KMMSCAND "enabled", buf, sizeof(buf));
-	return !strcmp(buf, "1");
-}
-
 /*
  * Switch it with the @nth allocation of this task failing.  Returns what write()
  * does, or -errno; sets @nth to 0 if there were not so many.
@@ -1721,7 +1609,6 @@ static const struct tier_test tests[] = {
 	{ "cpus", test_cpus },
 	{ "freezer", test_freezer },
 	{ "mthp", test_mthp },
-	{ "no_slow_memory", test_no_slow_memory },
 	{ "offline_stuck", test_offline_stuck },
 	{ "settings", test_settings },
 	{ "retune", test_retune },
