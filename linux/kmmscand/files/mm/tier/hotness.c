@@ -82,6 +82,8 @@ static bool hotness_enabled;
 
 /* Written by the scanner only; everybody else takes what they see. */
 static unsigned int hotness_now;
+/* Changes when a promoter should look at the table again */
+static atomic_t hotness_changes = ATOMIC_INIT(0);
 
 /**
  * hotness_epoch - the current epoch
@@ -97,6 +99,13 @@ static u8 hotness_tick(void)
 	return 2 * hotness_epoch() + 1;
 }
 
+/* The record of a frame, if there is one; the caller is under RCU. */
+static struct hotness_section *hotness_find(unsigned long pfn, unsigned int *index)
+{
+	*index = pfn & ~PAGE_SECTION_MASK;
+	return xa_load(&hotness_sections, pfn_to_section_nr(pfn));
+}
+
 /* Remember that the block of a record was touched. */
 static void hotness_touch_block(struct hotness_section *section, unsigned int index, u8 tick)
 {
@@ -107,8 +116,35 @@ static void hotness_touch_block(struct hotness_section *section, unsigned int in
 	 * epoch (hotness_count()) or zeroes a record too early (hotness_sweep()).
 	 * Neither is worth a barrier.
 	 */
-	if (READ_ONCE(section->block[index / HOTNESS_BLOCK]) != word)
+	if (READ_ONCE(section->block[index / HOTNESS_BLOCK]) != word) {
 		WRITE_ONCE(section->block[index / HOTNESS_BLOCK], word);
+		/* As in hotness_add_news(); once for a block in a tick */
+		atomic_fetch_inc_release(&hotness_changes);
+	}
+}
+
+/**
+ * hotness_news - has anything been touched?
+ *
+ * Context: a promoter, before it looks at the table.
+ * Return: a number that changes when the answer is yes; perhaps not for touches of a
+ * walk that goes on, but at its end.
+ */
+int hotness_news(void)
+{
+	/* What was touched before the number changed is seen by who sees the number. */
+	return atomic_read_acquire(&hotness_changes);
+}
+
+/**
+ * hotness_add_news - the scanner has touched pages
+ *
+ * Context: any; after a walk.
+ */
+void hotness_add_news(void)
+{
+	/* Pairs with hotness_news(). */
+	atomic_fetch_inc_release(&hotness_changes);
 }
 
 /*
@@ -123,10 +159,9 @@ static unsigned int hotness_touch_at(unsigned long pfn, u8 tick, unsigned int sh
 	u16 old, new;
 
 	rcu_read_lock();
-	section = xa_load(&hotness_sections, pfn_to_section_nr(pfn));
+	section = hotness_find(pfn, &index);
 	if (!section)
 		goto out;
-	index = pfn & ~PAGE_SECTION_MASK;
 
 	old = READ_ONCE(section->record[index]);
 	do {
@@ -200,10 +235,9 @@ void hotness_touch_known(unsigned long pfn)
 	u16 old, new;
 
 	rcu_read_lock();
-	section = xa_load(&hotness_sections, pfn_to_section_nr(pfn));
+	section = hotness_find(pfn, &index);
 	if (!section)
 		goto out;
-	index = pfn & ~PAGE_SECTION_MASK;
 
 	old = READ_ONCE(section->record[index]);
 	do {
@@ -318,27 +352,48 @@ static unsigned long hotness_pages(unsigned long pfn)
 	return order <= MAX_PAGE_ORDER ? 1UL << order : 0;
 }
 
-static bool hotness_fresh(u16 stamp, u8 tick)
+/* The first record, from a multiple of four on, that may be fresh, or its neighbour, or @end */
+static unsigned int hotness_skip(struct hotness_section *section, unsigned int index,
+				 unsigned int end, u8 tick, u8 oldest)
 {
-	return (u8)(tick - stamp) < HOTNESS_FRESH_TICKS;
+	while (index < end &&
+	       !hotness_any_fresh(READ_ONCE(*(u64 *)&section->record[index]), tick, oldest))
+		index += HOTNESS_LANES;
+	return index;
 }
 
-static bool hotness_block_fresh(struct hotness_section *section, unsigned int index, u8 tick)
+/*
+ * The first record at or after @index that was touched in @since or later, with its
+ * score, or the end of the section.
+ */
+static unsigned int hotness_next_fresh(struct hotness_section *section, unsigned int index,
+				       u8 since, unsigned int *score)
 {
-	u16 word = READ_ONCE(section->block[index / HOTNESS_BLOCK]);
+	const u8 tick = hotness_tick(), oldest = tick - since;
+	unsigned int end;
 
-	return word && hotness_fresh(word, tick);
-}
+	for (; index < PAGES_PER_SECTION; index = end) {
+		u16 word = READ_ONCE(section->block[index / HOTNESS_BLOCK]);
 
-/* The score of a page that was touched lately, else 0. */
-static unsigned int hotness_fresh_score(struct hotness_section *section, unsigned int index,
-					u8 tick)
-{
-	u16 record = READ_ONCE(section->record[index]);
+		end = round_down(index, HOTNESS_BLOCK) + HOTNESS_BLOCK;
+		if (!word || (u8)(tick - word) > oldest)
+			continue;
+		for (; index < end; index++) {
+			u16 record;
 
-	if (!(u8)record || !hotness_fresh(record >> 8, tick))
-		return 0;
-	return hotness_score(record);
+			if (!(index % HOTNESS_LANES))
+				index = hotness_skip(section, index, end, tick, oldest);
+			if (index == end)
+				break;
+			record = READ_ONCE(section->record[index]);
+			if ((u8)(tick - (record >> 8)) <= oldest && (u8)record) {
+				*score = hotness_score(record);
+				return index;
+			}
+		}
+	}
+	cond_resched();
+	return index;
 }
 
 /*
@@ -359,7 +414,7 @@ static struct hotness_section *hotness_next_section(unsigned long *nr, int nid)
 /**
  * hotness_count - how many pages of a node have which score?
  * @nid:       slow node
- * @histogram: base pages that were touched in this or in the last epoch, by score
+ * @histogram: result: base pages that were touched in this or in the last epoch, by score
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
  * Return: false if it could not be done, because memory goes offline just now.
@@ -367,26 +422,17 @@ static struct hotness_section *hotness_next_section(unsigned long *nr, int nid)
 bool hotness_count(int nid, struct hotness_histogram *histogram)
 {
 	struct hotness_section *section;
-	unsigned int i, end, score;
-	u8 tick = hotness_tick();
+	unsigned int i, score;
 	unsigned long nr;
 
 	memset(histogram, 0, sizeof(*histogram));
+	histogram->since = hotness_tick() - HOTNESS_FRESH_TICKS + 1;
 	if (!try_get_online_mems())
 		return false;
 	for (nr = 0; (section = hotness_next_section(&nr, nid)); nr++) {
-		for (i = 0; i < PAGES_PER_SECTION; i = end) {
-			end = i + HOTNESS_BLOCK;
-			if (!hotness_block_fresh(section, i, tick))
-				continue;
-			for (; i < end; i++) {
-				score = hotness_fresh_score(section, i, tick);
-				if (score)
-					histogram->pages[score] +=
-						hotness_pages(section_nr_to_pfn(nr) + i);
-			}
-			cond_resched();
-		}
+		for (i = 0; (i = hotness_next_fresh(section, i, histogram->since,
+						    &score)) < PAGES_PER_SECTION; i++)
+			histogram->pages[score] += hotness_pages(section_nr_to_pfn(nr) + i);
 	}
 	put_online_mems();
 	return true;
@@ -396,7 +442,8 @@ bool hotness_count(int nid, struct hotness_histogram *histogram)
  * hotness_select - the pages of a node that are hot enough
  * @nid:        slow node
  * @min_score:  least score, at least 1
- * @cursor:     zero at first; where the next call goes on
+ * @cursor:     zero at first, but for @since of the histogram by which @min_score was
+ *              chosen; where the next call goes on
  * @ranges:     filled, in the order of the page frames, neighbours merged; the target
  *              is left to the caller
  * @max_ranges: size of @ranges
@@ -414,21 +461,15 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 	struct hotness_section *section;
 	unsigned long pfn, pages, sum = 0;
 	struct tier_range *last = NULL;
-	u8 tick = hotness_tick();
-	unsigned int nr = 0;
+	unsigned int nr = 0, score;
 
 	if (!try_get_online_mems())
 		return 0;
 	while ((section = hotness_next_section(&cursor->section, nid))) {
-		for (; cursor->index < PAGES_PER_SECTION; cursor->index++) {
-			if (!(cursor->index % HOTNESS_BLOCK)) {
-				cond_resched();
-				if (!hotness_block_fresh(section, cursor->index, tick)) {
-					cursor->index += HOTNESS_BLOCK - 1;
-					continue;
-				}
-			}
-			if (hotness_fresh_score(section, cursor->index, tick) < min_score)
+		for (; (cursor->index = hotness_next_fresh(section, cursor->index,
+							   cursor->since, &score)) <
+		       PAGES_PER_SECTION; cursor->index++) {
+			if (score < min_score)
 				continue;
 			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
 			pages = hotness_pages(pfn);

@@ -39,15 +39,17 @@
 
 static_assert(2 * (HOTNESS_HORIZON + HOTNESS_SWEEP_EPOCHS) < 256);
 
-/* Page frames by score: how many, in base pages */
+/* Page frames by score: how many, in base pages, and that were touched since when */
 struct hotness_histogram {
 	unsigned long pages[HOTNESS_MAX_SCORE + 1];
+	u8 since;
 };
 
-/* Where a selection goes on; see hotness_select() */
+/* Where a selection goes on, among pages touched since a tick; see hotness_select() */
 struct hotness_cursor {
 	unsigned long section;
 	unsigned int index;
+	u8 since;
 };
 
 struct tier_range;
@@ -62,6 +64,8 @@ unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool sec
 				 unsigned int shift);
 void hotness_touch_known(unsigned long pfn);
 void hotness_forget(unsigned long pfn, unsigned long nr);
+int hotness_news(void);
+void hotness_add_news(void);
 bool hotness_count(int nid, struct hotness_histogram *histogram);
 unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_cursor *cursor,
 			    struct tier_range *ranges, unsigned int max_ranges,
@@ -84,6 +88,23 @@ static inline u8 hotness_aged_close(u16 record, u8 tick, unsigned int shift)
 	if (age > 1)
 		age = max(age >> shift, 1U);
 	return age < HOTNESS_HISTORY_BITS ? record << age & 0xff : 0;
+}
+
+/* Records in 64 bits, and a one for each of them */
+#define HOTNESS_LANES		4
+#define HOTNESS_ONES		(U64_MAX / U16_MAX)
+
+/*
+ * Is one of some records at most @oldest ticks old?  Asked of all of them at once, because
+ * most of what a promoter executes is in walks over the table.
+ */
+static inline bool hotness_any_fresh(u64 records, u8 tick, u8 oldest)
+{
+	const u64 stamps = records >> 8 & 0xff * HOTNESS_ONES;
+	/* Each lane borrows from its own bit 8, and never from its neighbour. */
+	const u64 ages = ((0x100 + tick) * HOTNESS_ONES - stamps) & 0xff * HOTNESS_ONES;
+
+	return ((0x100 + oldest) * HOTNESS_ONES - ages) & 0x100 * HOTNESS_ONES;
 }
 
 /*

@@ -231,7 +231,9 @@ void kmmscand_cpu_charge(struct kmmscand_cpu *cpu, unsigned int percent)
 void kmmscand_cpu_pay(struct kmmscand_cpu *cpu, unsigned int percent)
 {
 	kmmscand_cpu_charge(cpu, percent);
-	while (cpu->owed >= KMMSCAND_SLEEP_NS && !kthread_should_stop() && !tier_fault(CPU))
+	if (tier_fault(CPU))
+		cpu->owed = 0;
+	while (cpu->owed >= KMMSCAND_SLEEP_NS && !kthread_should_stop())
 		kmmscand_sleep(cpu, DIV_ROUND_UP_ULL(cpu->owed, NSEC_PER_MSEC));
 	/* With a share of 100 percent nothing is ever owed. */
 	try_to_freeze();
@@ -342,7 +344,9 @@ void kmmscand_pass_done(struct kmmscand_mm *state)
 	struct kmmscand_pass *pass = &state->pass;
 
 	state->shift = kmmscand_next_shift(state);
-	if (!pass->close)
+	if (pass->close)
+		state->warm = pass->warm;
+	else
 		state->touched = pass->touched;
 	state->due = pass->epoch + (1U << state->shift);
 	pass->number++;
@@ -777,13 +781,16 @@ static const struct attribute_group kmmscand_attr_group = {
 static int histogram_show(struct seq_file *m, void *unused)
 {
 	struct hotness_histogram histogram;
-	int nid, score;
+	int nid, score, err = 0;
 
 	mutex_lock(&kmmscand_mutex);
 	if (!kmmscand)
 		goto out;
 	for_each_node_mask(nid, kmmscand->nodes.slow) {
-		hotness_count(nid, &histogram);
+		if (!hotness_count(nid, &histogram)) {
+			err = -EAGAIN;	/* memory goes offline just now */
+			break;
+		}
 		seq_printf(m, "node %d threshold %u:", nid, kpromoted_threshold(nid));
 		for (score = 1; score <= HOTNESS_MAX_SCORE; score++)
 			seq_printf(m, " %lu", histogram.pages[score]);
@@ -791,7 +798,7 @@ static int histogram_show(struct seq_file *m, void *unused)
 	}
 out:
 	mutex_unlock(&kmmscand_mutex);
-	return 0;
+	return err;
 }
 DEFINE_SHOW_ATTRIBUTE(histogram);
 

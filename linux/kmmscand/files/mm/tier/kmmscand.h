@@ -125,6 +125,7 @@ struct kmmscand_mm {
 	unsigned int due;		/* epoch of the next pass */
 	unsigned int shift;		/* passes are 2^shift epochs apart, or more */
 	unsigned long touched;		/* in the last pass that was no close one */
+	unsigned long warm;		/* in the last one that was */
 };
 
 struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,

@@ -51,6 +51,34 @@ static void aged_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, hotness_aged(record, (10 + 256 + 1) & 0xff, 0), 0x02);
 }
 
+static void lanes_test(struct kunit *test)
+{
+	const unsigned int ticks[] = { 0, 1, 3, 127, 128, 200, 254, 255 };
+	unsigned int i, stamp, lane, oldest, wrong = 0;
+
+	for (i = 0; i < ARRAY_SIZE(ticks); i++) {
+		for (stamp = 0; stamp < 256; stamp++) {
+			for (lane = 0; lane < HOTNESS_LANES; lane++) {
+				for (oldest = 0; oldest < 256; oldest += 3) {
+					/* The others are one tick too old, or nearly so. */
+					u8 other = ticks[i] - oldest - 1;
+					u64 records = other * HOTNESS_ONES << 8 |
+						      0xff * HOTNESS_ONES;
+					bool fresh = (u8)(ticks[i] - stamp) <= oldest;
+
+					records &= ~(0xffffULL << 16 * lane);
+					records |= (u64)stamp << (16 * lane + 8);
+					/* With 255 everything is fresh. */
+					fresh |= oldest == 255;
+					wrong += hotness_any_fresh(records, ticks[i], oldest) !=
+						 fresh;
+				}
+			}
+		}
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+}
+
 static void pick_test(struct kunit *test)
 {
 	struct hotness_histogram histogram = {};
@@ -86,24 +114,32 @@ static void window_test(struct kunit *test)
 	const unsigned int period = 500, least = KPROMOTED_WINDOW_MS;
 
 	/* About as many as can be afforded: as it is */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 1000, 1000, 1000), 64);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 5000, 2000, 1000), 64);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, 500, 500, 1000), 64);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, 500, 500, 1000), period);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, 1000, 1000, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, 5000, 2000, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, 500, 500, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, 500, 500, 1000), period);
 	/* Far too many: in proportion, but not at once */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(100, period, 5000, 4000, 1000), 25);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, 1 << 20, 1 << 20, 1000), 62);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, 5000, 2500, 1000), period / 4);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, 5000, 5000, 1000), least);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(100, period, period, 5000, 4000, 1000), 25);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, 1 << 20, 1 << 20, 1000), 62);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, 5000, 2500, 1000),
+			period / 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, 5000, 5000, 1000), least);
 	/* Too few */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, 250, 250, 1000), 80);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, 0, 0, 1000), period / 4);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 4, period, 0, 0, 1000), period);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, period, 250, 250, 1000), 80);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, 0, 0, 1000), period / 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 4, period, period, 0, 0, 1000), period);
+	/* While pages are exchanged windows stay close, and short. */
+	KUNIT_EXPECT_EQ(test, kpromoted_window_exchange(period), period / 8);
+	KUNIT_EXPECT_EQ(test, kpromoted_window_exchange(40), 10);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period / 8, 0, 0, 1000), period / 8);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period / 8, 1000, 1000, 1000),
+			period / 8);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(32, period, period / 8, 1000, 1000, 1000), 32);
 	KUNIT_EXPECT_EQ(test, kpromoted_window_half(period, period), period / 8);
 	KUNIT_EXPECT_EQ(test, kpromoted_window_half(least, period), least);
 	/* However short the period */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(25, 40, 5000, 5000, 1000), 10);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 40, 0, 0, 1000), 40);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(25, 40, 40, 5000, 5000, 1000), 10);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 40, 40, 0, 0, 1000), 40);
 }
 
 static void backoff_test(struct kunit *test)
@@ -317,35 +353,32 @@ static void bounces_test(struct kunit *test)
 			KPROMOTED_BOUNCES_TOO_MANY);
 }
 
+#define EXCHANGE_MOST	(16 * KPROMOTED_BATCH)
+
+static unsigned long exchange_next(unsigned long exchange, unsigned long used, bool full,
+				   enum kpromoted_bouncing bouncing)
+{
+	return kpromoted_exchange_update(exchange, used, EXCHANGE_MOST, full, bouncing);
+}
+
 static void exchange_test(struct kunit *test)
 {
-	unsigned long exchange = KPROMOTED_BATCH;
+	const int few = KPROMOTED_BOUNCES_FEW, many = KPROMOTED_BOUNCES_MANY;
+	const unsigned long batch = KPROMOTED_BATCH;
 
 	/* Not asked for: nothing is learned. */
-	exchange = kpromoted_exchange_update(exchange, 0, false, KPROMOTED_BOUNCES_FEW);
-	KUNIT_EXPECT_EQ(test, exchange, KPROMOTED_BATCH);
-	exchange = kpromoted_exchange_update(exchange, exchange, false, KPROMOTED_BOUNCES_FEW);
-	exchange = kpromoted_exchange_update(exchange, exchange, false, KPROMOTED_BOUNCES_FEW);
-	KUNIT_EXPECT_EQ(test, exchange, 4 * KPROMOTED_BATCH);
+	KUNIT_EXPECT_EQ(test, exchange_next(batch, 0, false, few), batch);
+	KUNIT_EXPECT_EQ(test, exchange_next(batch, batch, false, few), 4 * batch);
 	/* As much as demotion could do */
-	exchange = kpromoted_exchange_update(exchange, 3 * KPROMOTED_BATCH, true,
-					     KPROMOTED_BOUNCES_FEW);
-	KUNIT_EXPECT_EQ(test, exchange, 3 * KPROMOTED_BATCH);
-	exchange = kpromoted_exchange_update(exchange, exchange, false, KPROMOTED_BOUNCES_MANY);
-	KUNIT_EXPECT_EQ(test, exchange, 3 * KPROMOTED_BATCH / 2);
-	exchange = kpromoted_exchange_update(exchange, 0, true, KPROMOTED_BOUNCES_TOO_MANY);
-	exchange = kpromoted_exchange_update(exchange, 0, true, KPROMOTED_BOUNCES_TOO_MANY);
-	KUNIT_EXPECT_EQ(test, exchange, KPROMOTED_BATCH);
+	KUNIT_EXPECT_EQ(test, exchange_next(4 * batch, 3 * batch, true, few), 3 * batch);
+	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, false, many), 2 * batch);
+	KUNIT_EXPECT_EQ(test, exchange_next(2 * batch, 0, true, KPROMOTED_BOUNCES_TOO_MANY),
+			batch);
 	/* Bouncing counts before all else, and then whether demotion could keep up. */
-	exchange = 8 * KPROMOTED_BATCH;
-	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(exchange, exchange, true,
-							KPROMOTED_BOUNCES_MANY), exchange / 2);
-	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(exchange, exchange, true,
-							KPROMOTED_BOUNCES_FEW), exchange);
+	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, true, many), 2 * batch);
+	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, true, few), 8 * batch);
 	/* Not without limit */
-	exchange = 1UL << 20;
-	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(exchange, exchange, false,
-							KPROMOTED_BOUNCES_FEW), exchange);
+	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, false, few), EXCHANGE_MOST);
 }
 
 static unsigned int next_shift(struct kmmscand_mm *state, unsigned long touched,
@@ -367,6 +400,9 @@ static void shift_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next_shift(state, 0, 0, 0), 0);
 	state->pass.stale = false;
 	state->touched = 1000;
+	/* A pass that costs as much as to promote 100 pages */
+	state->pass.ptes = 39200;
+	state->pass.young = 1000;
 	/* Nothing hot: longer and longer */
 	for (state->shift = 0; state->shift < HOTNESS_MAX_SHIFT; state->shift++)
 		KUNIT_EXPECT_EQ(test, next_shift(state, 1000, 0, 0), state->shift + 1);
@@ -375,13 +411,24 @@ static void shift_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 100, 100), 0);
 	KUNIT_EXPECT_EQ(test, next_shift(state, 2065, 0, 0), 0);
 	KUNIT_EXPECT_EQ(test, next_shift(state, 2064, 0, 0), HOTNESS_MAX_SHIFT);
-	/* A few hot ones are not worth hurrying for. */
+	/* A few hot ones are not worth hurrying for, */
 	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 99, 99), HOTNESS_MAX_SHIFT);
+	/* unless they are few only among very many. */
+	state->pass.ptes = 100000000;
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 1023, 1023), HOTNESS_MAX_SHIFT);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 1024, 1024), 1);
+	state->pass.ptes = 39200;
 	/* Many that cannot be afforded: short enough to tell them apart */
 	KUNIT_EXPECT_EQ(test, next_shift(state, 1600, 100, 0), 1);
 	/* A window is shorter than what was counted before: no jump */
 	state->pass.close = true;
 	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), HOTNESS_MAX_SHIFT - 1);
+	/* unless many are accessed in window after window that were not before */
+	state->warm = 1000;
+	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 2065, 0), 0);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 2064, 0), HOTNESS_MAX_SHIFT - 1);
+	/* Where nothing is accessed, they are of no use. */
+	KUNIT_EXPECT_EQ(test, next_shift(state, 0, 0, 0), HOTNESS_MAX_SHIFT);
 }
 
 /* The score of a frame's next touch, @epochs later */
@@ -424,34 +471,38 @@ static void table_test(struct kunit *test)
 	/* Neighbours are one range; what is below the score is not. */
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn + 1, 0), 1);
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn + 3, 0), 1);
+	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram));
+	KUNIT_EXPECT_EQ(test, histogram.pages[1], 2);
+	KUNIT_EXPECT_EQ(test, histogram.pages[5], 1);
+	cursor.since = histogram.since;
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 2);
 	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn);
 	KUNIT_EXPECT_EQ(test, ranges[0].nr, 2);
 	KUNIT_EXPECT_EQ(test, ranges[1].pfn, pfn + 3);
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 0);
-	memset(&cursor, 0, sizeof(cursor));
+	cursor = (struct hotness_cursor) { .since = histogram.since };
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 4, &cursor, ranges, 2, 100), 1);
 	KUNIT_EXPECT_EQ(test, ranges[0].nr, 1);
 	/* It goes on where it stopped. */
-	memset(&cursor, 0, sizeof(cursor));
+	cursor = (struct hotness_cursor) { .since = histogram.since };
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 1), 1);
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 1, 100), 1);
 	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn + 1);
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 1, 100), 1);
 	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn + 3);
 
-	hotness_count(first_memory_node, &histogram);
-	KUNIT_EXPECT_EQ(test, histogram.pages[1], 2);
-	KUNIT_EXPECT_EQ(test, histogram.pages[5], 1);
-
 	hotness_forget(pfn, 1);
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 1);
 
-	/* Not fresh any more */
+	/* Not fresh any more, but what has been counted can be selected. */
+	cursor = (struct hotness_cursor) { .since = histogram.since };
 	hotness_next_epoch();
 	hotness_next_epoch();
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 2);
 	hotness_count(first_memory_node, &histogram);
 	KUNIT_EXPECT_EQ(test, histogram.pages[1], 0);
+	cursor = (struct hotness_cursor) { .since = histogram.since };
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 0);
 
 	/* However long ago: an old touch never looks like a new one. */
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 2);
@@ -541,6 +592,7 @@ static void sweep_test(struct kunit *test)
 static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(score_test),
 	KUNIT_CASE(aged_test),
+	KUNIT_CASE(lanes_test),
 	KUNIT_CASE(pick_test),
 	KUNIT_CASE(window_test),
 	KUNIT_CASE(backoff_test),

@@ -21,6 +21,11 @@
  *    batch more, or several, if that goes well (exchange).  Promotion never reclaims
  *    to disk.
  *
+ * While there is room, what is promoted costs nothing but its migration.  Where a page has
+ * to be demoted for it, more is asked for: a point above hot_threshold, and windows that
+ * are short, or pages that are warm by chance are exchanged for others.  After a long time
+ * without strain, what is on the fast node may be so cold that longer ones are tried.
+ *
  * A target that stays full, or too many pages that come back soon after they have been
  * demoted (bounce.c), raise the threshold further (pressure); migrations that fail make
  * the budget smaller (backoff).
@@ -52,6 +57,12 @@
 /* How long to let kswapd make room before giving up for the epoch */
 #define KPROMOTED_ROOM_TRIES	8	/* in a row, without any progress */
 #define KPROMOTED_ROOM_MSECS	50
+/* Epochs without strain after which pages are exchanged that are accessed now and then */
+#define KPROMOTED_PATIENCE	128U
+/* Of a fast node, one page in so many can be exchanged in an epoch */
+#define KPROMOTED_EXCHANGE_SHARE	8
+/* Epochs in which a touch counts, see hotness_count() */
+#define KPROMOTED_RECOUNTS	2
 /* How long to wait for bandwidth */
 #define KPROMOTED_RATE_MSECS	100
 /* First guess of what a page costs, in ns, and how many tell more than a guess */
@@ -71,6 +82,11 @@ struct kpromoted {
 	unsigned long exchange;		/* see kpromoted_exchange_update() */
 	unsigned int window_ms;		/* that the scanners should use */
 	unsigned int round;		/* of the scanners, when the epoch began */
+	int news;			/* of the table, in the last epoch */
+	unsigned int recounts;		/* in how many epochs to look at it without any */
+	bool rest;			/* not all that was hot enough has been promoted */
+	bool exchanging;		/* there is no room but what demotion makes */
+	unsigned int patience;		/* epochs of exchange without strain */
 	u64 page_ns;			/* average CPU time per page */
 	long tokens;			/* base pages that the bandwidth allows now */
 	unsigned long refilled;		/* in jiffies */
@@ -114,6 +130,25 @@ unsigned int kpromoted_threshold(int nid)
 }
 
 /*
+ * Is there more free memory than kswapd leaves for promotion?  It stops at the promo
+ * watermark.
+ */
+static bool kpromoted_has_room(int nid)
+{
+	struct pglist_data *pgdat = NODE_DATA(nid);
+	unsigned long kept = 0;
+	int i;
+
+	for (i = 0; numa_demotion_enabled && i < pgdat->nr_zones; i++) {
+		struct zone *zone = pgdat->node_zones + i;
+
+		if (managed_zone(zone))
+			kept += promo_wmark_pages(zone) - high_wmark_pages(zone);
+	}
+	return tier_target_headroom(nid) > 2 * kept + KPROMOTED_BATCH;
+}
+
+/*
  * The nearest top-tier node with room, or if none has any, the nearest one that
  * demotion can make room on, or NUMA_NO_NODE.
  */
@@ -123,7 +158,7 @@ static int kpromoted_target(struct kpromoted *p)
 	bool room, best_room = false;
 
 	for_each_node_mask(nid, p->nodes.top) {
-		room = tier_target_headroom(nid) > KPROMOTED_BATCH;
+		room = kpromoted_has_room(nid);
 		if (!room && !numa_demotion_enabled)
 			continue;
 		if (best != NUMA_NO_NODE && best_room > room)
@@ -200,12 +235,28 @@ static unsigned long kpromoted_budget(struct kpromoted *p, int target, unsigned 
 	return max(min3(cpu, room, rate) >> p->backoff.shift, KPROMOTED_BATCH);
 }
 
+/* What is done in one epoch */
+struct kpromoted_work {
+	int target;
+	u8 since;			/* what was touched; see hotness_count() */
+	unsigned long left;		/* base pages to be promoted */
+	unsigned long moved;
+	unsigned long begun;		/* in jiffies */
+	bool full;			/* the target has no room, also not after waiting */
+};
+
+/* At least one batch is promoted, whatever the time. */
+static bool kpromoted_over(const struct kpromoted_work *work)
+{
+	/* The period can be changed meanwhile, and records must not become too old. */
+	return time_after_eq(jiffies, work->begun + msecs_to_jiffies(kmmscand_epoch_ms()));
+}
+
 /*
  * Promote the ranges.  Returns false if there was no room for all of them, also not
- * after waiting for kswapd, at the longest until @end_jiffies.
+ * after waiting for kswapd, at the longest until the epoch is over.
  */
-static bool kpromoted_move(struct kpromoted *p, unsigned int nr, unsigned long end_jiffies,
-			   unsigned long *moved)
+static bool kpromoted_move(struct kpromoted *p, unsigned int nr, struct kpromoted_work *work)
 {
 	unsigned int done = 0, end, tries = 0, i;
 	u64 start, cost;
@@ -218,7 +269,7 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int nr, unsigned long e
 		end = done + tier_promote(p->ranges + done, nr - done, &stats);
 		if (end > done || stats.moved)
 			tries = 0;
-		*moved += stats.moved;
+		work->moved += stats.moved;
 		tried = stats.moved + stats.isolate + stats.busy + stats.nomem + stats.skipped;
 		kpromoted_backoff_count(&p->backoff, stats.moved, tried - stats.moved);
 		/* An average over some batches; of a few pages the overhead is too large. */
@@ -245,7 +296,7 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int nr, unsigned long e
 			break;
 		/* No room.  If kswapd can demote, it has been woken: wait a bit. */
 		if (!numa_demotion_enabled || ++tries > KPROMOTED_ROOM_TRIES ||
-		    time_after_eq(jiffies, end_jiffies))
+		    kpromoted_over(work))
 			return false;
 		kmmscand_sleep(&p->cpu, KPROMOTED_ROOM_MSECS);
 	}
@@ -258,6 +309,14 @@ static unsigned int kpromoted_longest(void)
 	return READ_ONCE(kmmscand_tunables.scan_period_ms);
 }
 
+/* The longest window that is of use */
+static unsigned int kpromoted_most(struct kpromoted *p)
+{
+	if (p->exchanging && p->patience < KPROMOTED_PATIENCE)
+		return kpromoted_window_exchange(kpromoted_longest());
+	return kpromoted_longest();
+}
+
 static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 {
 	if (window_ms == p->window_ms)
@@ -266,15 +325,6 @@ static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 	WRITE_ONCE(windows[p->nid], window_ms);
 	kmmscand_wake();
 }
-
-/* What is done in one epoch */
-struct kpromoted_work {
-	int target;
-	unsigned long left;		/* base pages to be promoted */
-	unsigned long moved;
-	unsigned long end;		/* in jiffies; at least one batch is promoted */
-	bool full;			/* the target has no room, also not after waiting */
-};
 
 /* Ask for more, or less, depending on how this epoch went. */
 static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *work,
@@ -286,7 +336,12 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 
 	tier_bounces(&promoted, &bounced);
 	bouncing = kpromoted_bounces_update(&p->bounces, promoted, bounced);
-	p->exchange = kpromoted_exchange_update(p->exchange, exchanged, work->full, bouncing);
+	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
+						node_present_pages(work->target) /
+						KPROMOTED_EXCHANGE_SHARE,
+						work->full, bouncing);
+	if (work->full || bouncing != KPROMOTED_BOUNCES_FEW)
+		p->patience = 0;
 	/* What is exchanged has to be hotter. */
 	if (bouncing != KPROMOTED_BOUNCES_FEW)
 		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
@@ -298,21 +353,25 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 	relent = numa_demotion_enabled ||
 		 tier_target_headroom(work->target) > node_present_pages(work->target) / 64;
 	kpromoted_pressure_update(&p->pressure, work->full && !work->moved, bouncing, relent,
-				  warm, p->window_ms < kpromoted_longest());
+				  warm, p->window_ms < kpromoted_most(p));
 }
 
-/* Promote pages that reach the threshold, as long as there are any and all is well. */
+/*
+ * Promote @left pages that reach the threshold, as long as there are any and all is well.
+ * So many have been counted; there is no use in walking the table for more.
+ */
 static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
-			   unsigned int threshold)
+			   unsigned int threshold, unsigned long left)
 {
-	struct hotness_cursor cursor = {};
+	struct hotness_cursor cursor = { .since = work->since };
 	unsigned long pages, batch;
 	unsigned int nr, i;
 
-	while (work->left && !work->full && !kthread_should_stop()) {
-		batch = kpromoted_rate(p, work->target, min(work->left, KPROMOTED_BATCH));
+	left = min(left, work->left);
+	while (left && !work->full && !kthread_should_stop()) {
+		batch = kpromoted_rate(p, work->target, min(left, KPROMOTED_BATCH));
 		if (!batch) {
-			if (time_after_eq(jiffies, work->end))
+			if (kpromoted_over(work))
 				return;
 			kmmscand_sleep(&p->cpu, KPROMOTED_RATE_MSECS);
 			continue;
@@ -327,21 +386,35 @@ static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 			pages += p->ranges[i].nr;
 		}
 		kpromoted_charge(p, work->target, pages);
+		left -= min(left, pages);
 		work->left -= min(work->left, pages);
-		work->full = !kpromoted_move(p, nr, work->end, &work->moved);
-		if (time_after_eq(jiffies, work->end))
+		work->full = !kpromoted_move(p, nr, work);
+		if (kpromoted_over(work)) {
 			work->left = 0;
+			return;
+		}
 	}
+}
+
+/* Is there anything in the table that has not been seen when it was counted last? */
+static bool kpromoted_news(struct kpromoted *p)
+{
+	int news = hotness_news();
+
+	if (news != p->news)
+		p->recounts = KPROMOTED_RECOUNTS;
+	p->news = news;
+	return p->recounts || p->rest;
 }
 
 static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 {
 	unsigned int least = READ_ONCE(kmmscand_tunables.hot_threshold), threshold, i;
+	unsigned long budget, hot, wanted, room, warm = 0, over = 0;
+	struct kpromoted_work work = { .begun = jiffies };
 	unsigned int round = kmmscand_rounds();
 	struct hotness_histogram histogram;
 	bool scanned = round != p->round;
-	struct kpromoted_work work = {};
-	unsigned long budget, hot, wanted, room, warm = 0;
 
 	kpromoted_backoff_decay(&p->backoff);
 	p->round = round;
@@ -353,12 +426,26 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		return;
 	}
 	room = tier_target_headroom(work.target);
-	budget = kpromoted_budget(p, work.target, period_ms);
+	p->exchanging = numa_demotion_enabled && !kpromoted_has_room(work.target);
+	p->patience = p->exchanging ? min(p->patience + 1, KPROMOTED_PATIENCE) : 0;
+	/* To walk over the table for nothing costs more than all else here. */
+	if (!kpromoted_news(p)) {
+		kpromoted_adapt(p, &work, room, 0);
+		return;
+	}
 	if (!hotness_count(p->nid, &histogram))
 		return;
+	p->recounts -= !!p->recounts;
+
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
 		warm += histogram.pages[i];
+	/* For an exchange a page has to be hot not only by chance. */
+	if (p->exchanging)
+		least = min(least + 1, (unsigned int)HOTNESS_MAX_SCORE);
 	least += p->pressure.score;
+	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
+		over += histogram.pages[i];
+	budget = kpromoted_budget(p, work.target, period_ms);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
 	WRITE_ONCE(thresholds[p->nid], threshold);
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
@@ -367,15 +454,19 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	 * Under pressure too little is wanted rather than found.
 	 */
 	if (scanned && (wanted > budget || !(p->pressure.score || p->pressure.left)))
-		kpromoted_ask_window(p, kpromoted_window(p->window_ms, kpromoted_longest(), warm,
-							 wanted, budget));
+		kpromoted_ask_window(p, kpromoted_window(p->window_ms, kpromoted_longest(),
+							 kpromoted_most(p), warm, wanted,
+							 budget));
+	else
+		kpromoted_ask_window(p, min(p->window_ms, kpromoted_most(p)));
 
+	work.since = histogram.since;
 	work.left = budget;
-	work.end = jiffies + msecs_to_jiffies(period_ms);
-	kpromoted_work(p, &work, threshold);
+	kpromoted_work(p, &work, threshold, hot);
 	/* What is left of the budget does for some pages of the next score. */
 	if (threshold > least)
-		kpromoted_work(p, &work, threshold - 1);
+		kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
+	p->rest = over > work.moved;
 	kpromoted_adapt(p, &work, room, warm);
 	trace_kpromoted_epoch(p->nid, work.target, threshold, hot, budget, work.moved,
 			      p->pressure.score, p->backoff.shift, p->window_ms);

@@ -11,10 +11,10 @@
  * Whose: that of the scanner of the node that the process runs on.  A process that
  * moves to and fro keeps its scanner until it has stayed away for some rounds.
  *
- * How often: every epoch while there are hot pages to be found.  When there are
- * not, the interval doubles, up to 2^HOTNESS_MAX_SHIFT epochs.  That saves CPU time, and
- * since one bit of history stands for one pass, it also lets pages count as hot that
- * are accessed less often: first the hottest pages are found, and then, if there is
+ * How often: every epoch while scanning costs less than to promote what it finds.  When
+ * it costs more, the interval doubles, up to 2^HOTNESS_MAX_SHIFT epochs.  That saves CPU
+ * time, and since one bit of history stands for one pass, it also lets pages count as hot
+ * that are accessed less often: first the hottest pages are found, and then, if there is
  * still room, the warm ones.  While there are warm pages that just cannot be afforded,
  * the interval stays short enough to tell them from hotter ones.  When the number of
  * accessed pages jumps, something new is going on, and the interval is short again.
@@ -28,9 +28,15 @@
 #include "hotness.h"
 #include "kmmscand.h"
 
-/* Scan every epoch while one in so many accessed pages is hot. */
-#define KMMSCAND_HOT_SHARE	16
-/* A jump: twice as many accessed pages as before, and this many more */
+/*
+ * To promote a page takes as many instructions as to read so many entries, and to read
+ * one with its Accessed bit set as so many others (measured under emulation).
+ */
+#define KMMSCAND_PROMOTE_COST	512
+#define KMMSCAND_YOUNG_COST	12
+/* So many hot pages are scanned for at least every other epoch. */
+#define KMMSCAND_MANY		1024
+/* A jump: twice as many pages as before, and this many more */
 #define KMMSCAND_JUMP		64
 /* Close passes are at most so many epochs apart, as a power of two. */
 #define KMMSCAND_CLOSE_SHIFT	2U
@@ -157,6 +163,17 @@ void kmmscand_mms_drop_all(void)
 	mutex_unlock(&kmmscand_mms_mutex);
 }
 
+static bool kmmscand_jumped(unsigned long pages, unsigned long before)
+{
+	return pages > 2 * before + KMMSCAND_JUMP;
+}
+
+/* Is it worth a pass like that to find @pages? */
+static bool kmmscand_pays(const struct kmmscand_pass *pass, unsigned long pages)
+{
+	return pages >= (pass->ptes + KMMSCAND_YOUNG_COST * pass->young) / KMMSCAND_PROMOTE_COST;
+}
+
 /**
  * kmmscand_next_shift - how long until the next pass?
  * @state: with the pass that has just ended
@@ -171,13 +188,17 @@ unsigned int kmmscand_next_shift(const struct kmmscand_mm *state)
 	/* The first pass has only cleared. */
 	if (pass->stale && !pass->close)
 		return 0;
-	/* How many are accessed in a window says nothing. */
-	if (!pass->close && pass->touched > 2 * state->touched + KMMSCAND_JUMP)
+	/* How many are accessed in a window says nothing, unless it is again and again. */
+	if (pass->close ? kmmscand_jumped(pass->warm, state->warm) :
+			  kmmscand_jumped(pass->touched, state->touched))
 		return 0;
-	if (pass->hot && pass->hot >= pass->touched / KMMSCAND_HOT_SHARE)
+	if (pass->hot && kmmscand_pays(pass, pass->hot))
 		return 0;
-	if (pass->warm && pass->warm >= pass->touched / KMMSCAND_HOT_SHARE)
+	/* Few of very many are still too many to be found stale. */
+	if (pass->hot >= KMMSCAND_MANY)
+		return min(longer, 1U);
+	if (pass->warm && kmmscand_pays(pass, pass->warm))
 		return min(longer, pass->close ? KMMSCAND_CLOSE_SHIFT : 1U);
 	/* Windows are for when much is going on. */
-	return pass->close ? min(longer, KMMSCAND_CLOSE_SHIFT) : longer;
+	return pass->close && pass->touched ? min(longer, KMMSCAND_CLOSE_SHIFT) : longer;
 }

@@ -53,6 +53,15 @@ static inline unsigned int kpromoted_window_least(unsigned int period_ms)
 	return min(kpromoted_window_longest(period_ms), KPROMOTED_WINDOW_MS);
 }
 
+/*
+ * While pages are exchanged: it costs as much as dozens of accesses gain, so what is
+ * accessed once in a period is not worth it.
+ */
+static inline unsigned int kpromoted_window_exchange(unsigned int period_ms)
+{
+	return max(kpromoted_window_longest(period_ms) / 2, kpromoted_window_least(period_ms));
+}
+
 /**
  * kpromoted_window_half - a shorter window
  * @window_ms: window until now
@@ -68,6 +77,7 @@ static inline unsigned int kpromoted_window_half(unsigned int window_ms, unsigne
  * kpromoted_window - choose the window in which pages have to be accessed
  * @window_ms: window until now
  * @period_ms: scan period, which is the longest window
+ * @most:      the longest window that is of use just now
  * @warm:      base pages that could be promoted
  * @hot:       those of the scores that are promoted
  * @budget:    base pages that can be afforded
@@ -79,9 +89,10 @@ static inline unsigned int kpromoted_window_half(unsigned int window_ms, unsigne
  * they cannot be told apart, a longer one if there are too few, in ms.
  */
 static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int period_ms,
-					    unsigned long warm, unsigned long hot,
-					    unsigned long budget)
+					    unsigned int most, unsigned long warm,
+					    unsigned long hot, unsigned long budget)
 {
+	unsigned int least = kpromoted_window_least(period_ms);
 	unsigned int longest = kpromoted_window_longest(period_ms);
 	unsigned long next = min(window_ms, period_ms);
 
@@ -92,7 +103,7 @@ static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int
 		next = min(mult_frac(next, budget, max(warm, 1UL)), next * KPROMOTED_WINDOW_STEP);
 		next = window_ms < longest ? min_t(unsigned long, next, longest) : period_ms;
 	}
-	return clamp(next, kpromoted_window_least(period_ms), period_ms);
+	return clamp(next, least, max(most, least));
 }
 
 /* How migrations went lately */
@@ -198,22 +209,23 @@ kpromoted_bounces_update(struct kpromoted_bounces *bounces, unsigned long promot
  * kpromoted_exchange_update - how much to exchange in the next epoch?
  * @exchange: base pages until now, by which more may be promoted than there is room for
  * @used:     base pages that were promoted
+ * @most:     base pages that may be exchanged in an epoch
  * @full:     demotion could not keep up
  * @bouncing: too many of those that came in exchange go back
  *
- * Return: twice as many if that much was wanted and went well, fewer if it did not; at
- * least a batch.
+ * Return: four times as many if that much was wanted and went well, a quarter if it did
+ * not; at least a batch.
  */
 static inline unsigned long
-kpromoted_exchange_update(unsigned long exchange, unsigned long used, bool full,
-			  enum kpromoted_bouncing bouncing)
+kpromoted_exchange_update(unsigned long exchange, unsigned long used, unsigned long most,
+			  bool full, enum kpromoted_bouncing bouncing)
 {
 	if (bouncing != KPROMOTED_BOUNCES_FEW)
-		exchange /= 2;
+		exchange /= 4;
 	else if (full)
 		exchange = min(exchange, used);
 	else if (used >= exchange)
-		exchange = min(2 * exchange, 1UL << 20);
+		exchange = min(4 * exchange, most);
 	return max(exchange, KPROMOTED_BATCH);
 }
 

@@ -32,12 +32,14 @@
  *    lost to us either.
  *  - The Accessed bit of an upper-level entry says whether the processor has walked to
  *    the page table below it.  If not, the page table is skipped, but for one pass
- *    in KMMSCAND_FULL_PASSES.  MGLRU skips it, too, so the bit is cleared only when all
- *    pages below are slow ones, for which MGLRU has been told already.  Between
- *    reading the entries and clearing the bit an access may slip through; it is noticed
- *    at the next walk to any page of the table, or in the next full pass.  MGLRU for its
- *    part clears the bit without looking at pages of other nodes.  It tells that it did
- *    (tier_table_aged()), and a pass that follows skips nothing.
+ *    in KMMSCAND_FULL_PASSES.  MGLRU skips it, too, so the bit is cleared only when no
+ *    fast page below has an Accessed bit set, which MGLRU has yet to see; of the slow
+ *    ones it has been told already.  Between reading the entries and the flush of the
+ *    TLB at the end of the walk an access may slip through, as it may in MGLRU's own
+ *    walks; it is noticed when the processor next walks to any page of the table, by
+ *    folio_referenced(), or in our next full pass.  MGLRU for
+ *    its part clears the bit without looking at pages of other nodes.  It tells that it
+ *    did (tier_table_aged()), and a pass that follows skips nothing.
  *  - An mm with a secondary MMU (KVM) costs a notifier call for every entry of a
  *    slow page, because only the notifier knows what the guest has accessed.
  *  - A processor sets the bit again only when it walks the page table, so what
@@ -152,12 +154,6 @@ static void kmmscand_slow_range(struct kmmscand_walk *w)
 		w->slow_start = start;
 		w->slow_len = end - start;
 	}
-}
-
-/* False only if the frame is certainly not on a slow node. */
-static bool kmmscand_pfn_slow(struct kmmscand_walk *w, unsigned long pfn)
-{
-	return !w->slow_len || pfn - w->slow_start < w->slow_len;
 }
 
 static bool kmmscand_folio_slow(struct kmmscand_walk *w, struct folio *folio)
@@ -291,8 +287,9 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 {
 	struct vm_area_struct *vma = walk->vma;
 	struct kmmscand_walk *w = walk->private;
-	bool notifiers, all_slow = w->slow_len;
-	unsigned long start = addr, ptes = 0;
+	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
+	unsigned long start = addr, absent = 0;
+	bool notifiers, quiet = w->slow_len;
 	pte_t *start_pte, *pte;
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
@@ -346,16 +343,18 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		pte_t ptent = ptep_get(pte);
 		struct folio *folio;
 
-		if (!pte_present(ptent))
-			continue;
-		ptes++;
-		if (!kmmscand_pfn_slow(w, pte_pfn(ptent))) {
-			all_slow = false;
+		if (!pte_present(ptent)) {
+			absent++;
 			continue;
 		}
+		/* Most entries end here. */
 		if (!pte_young(ptent) && !notifiers)
 			continue;
-
+		/* Certainly not on a slow node? */
+		if (pte_pfn(ptent) - slow_start >= slow_len) {
+			quiet = false;
+			continue;
+		}
 		folio = vm_normal_folio(vma, addr, ptent);
 		if (!kmmscand_folio_slow(w, folio))
 			continue;
@@ -368,11 +367,11 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	 * by something else needs the lock that we hold.
 	 */
 	if (!mm_has_notifiers(vma->vm_mm) && arch_has_hw_nonleaf_pmd_young() &&
-	    (all_slow || !lru_gen_enabled()) && end - start == PMD_SIZE)
+	    (quiet || !lru_gen_enabled()) && end - start == PMD_SIZE)
 		w->cleared |= pmdp_test_and_clear_young(vma, start, pmd);
 #endif
 	pte_unmap_unlock(start_pte, ptl);
-	w->pass->ptes += ptes;
+	w->pass->ptes += ((end - start) >> PAGE_SHIFT) - absent;
 	return 0;
 }
 
@@ -526,6 +525,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 		  unsigned long end, struct kmmscand_cpu *cpu, unsigned long deadline)
 {
 	unsigned long ptes = pass->ptes, young = pass->young, skipped = pass->skipped;
+	unsigned long touched = pass->touched;
 	unsigned int misses = 0;
 	struct kmmscand_walk *w;
 	int nid, more, ret = 0;
@@ -579,6 +579,8 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 	*next = w->next;
 	kfree(w);
 
+	if (pass->touched != touched)
+		hotness_add_news();
 	count_tier_events(KMMSCAND_PTE_SCANNED, pass->ptes - ptes);
 	count_tier_events(KMMSCAND_PTE_YOUNG, pass->young - young);
 	count_tier_events(KMMSCAND_PMD_SKIPPED, pass->skipped - skipped);
