@@ -10,6 +10,7 @@ stayed silent, the stressor succeeded and pages were really promoted.
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,23 +35,62 @@ before=$(awk '$1 == "pgpromote_success" { print $2 }' /proc/vmstat)
 	echo 1 > enabled
 done ) 2>/dev/null &
 helper=$!
+@BESIDE@
 code=0
 stress-ng --temp-path /tmp @ARGS@ --timeout @SECONDS@s || code=$?
 kill $helper
 echo 0 > enabled
 after=$(awk '$1 == "pgpromote_success" { print $2 }' /proc/vmstat)
+[ ! -e /tmp/beside ] || echo "beside $(wc -l < /tmp/beside)"
 echo "promoted $((after - before))"
 exit $code
+"""
+
+# Every fifth allocation of kmmscand's threads fails, also for the pages that they promote to.
+FAULTS = """
+[ -d /sys/kernel/debug/failslab ] || mount -t debugfs none /sys/kernel/debug
+for kind in failslab fail_page_alloc; do
+	cd /sys/kernel/debug/$kind
+	echo 20 > probability
+	echo -1 > times
+	echo 0 > verbose
+	echo 1 > task-filter
+	echo 0 > ignore-gfp-wait
+done
+echo 0 > /sys/kernel/debug/fail_page_alloc/min-order
+cd /sys/kernel/mm/kmmscand
+rm -f /tmp/beside
+( while sleep 1; do
+	for comm in $(grep -lE '^(kmmscand|kpromoted)' /proc/[0-9]*/comm); do
+		echo 1 > ${comm%comm}make-it-fail && echo $comm >> /tmp/beside
+	done
+done ) 2>/dev/null &
+helper="$helper $!"
+"""
+
+# Blocks of the slow node go and come back, one after the other.
+HOTPLUG = """
+rm -f /tmp/beside
+( while sleep 1; do
+	for block in /sys/devices/system/node/node1/memory*; do
+		timeout 10 sh -c "echo offline > $block/state" || continue
+		echo $block >> /tmp/beside
+		sleep 1
+		echo online_movable > $block/state
+	done
+done ) 2>/dev/null &
+helper="$helper $!"
 """
 
 
 @dataclass(frozen=True)
 class Torture:
-    """One stressor: stress-ng's arguments."""
+    """One stressor: stress-ng's arguments, and what is done besides."""
 
     name: str
     args: str
     may_fail: bool = False  # for reasons of its own; the kernel's silence still counts
+    beside: str = ""  # writes a line to /tmp/beside each time that it does something
 
 
 TORTURES = (
@@ -63,6 +103,8 @@ TORTURES = (
     Torture("fork", "--fork 2 --vm 2 --vm-bytes 64M"),
     # stress-ng divides the bytes among the workers: more than the fast node holds
     Torture("pressure", "--vm 3 --vm-bytes 600M --vm-keep"),
+    Torture("faults", "--vm 3 --vm-bytes 240M --vm-keep", beside=FAULTS),
+    Torture("hotplug", "--vm 2 --vm-bytes 160M --vm-keep", beside=HOTPLUG),
 )
 
 
@@ -91,9 +133,10 @@ def soak(seconds: int, save: Path, names: list[str] | None = None) -> bool:
 
 def _one(kernel: KernelImage, torture: Torture, seconds: int) -> dict[str, object]:
     out_dir = cache.sub("runs") / f"soak-{torture.name}"
-    script = RUN.replace("@ARGS@", torture.args).replace("@SECONDS@", str(seconds))
+    script = RUN.replace("@BESIDE@", torture.beside)
+    script = script.replace("@ARGS@", torture.args).replace("@SECONDS@", str(seconds))
     start = time.monotonic()
-    promoted = 0
+    promoted = beside = 0
     try:
         result = guest.run(
             kernel.image,
@@ -103,12 +146,14 @@ def _one(kernel: KernelImage, torture: Torture, seconds: int) -> dict[str, objec
             timeout_s=seconds * 4 + 300,
         )
         output = (out_dir / "output.log").read_text(encoding="utf-8", errors="replace")
-        last = output.strip().splitlines()[-1] if output.strip() else ""
-        promoted = int(last.split()[1]) if last.startswith("promoted ") else 0
+        said = dict(re.findall(r"^(beside|promoted) (\d+)$", output, re.MULTILINE))
+        promoted, beside = int(said.get("promoted", 0)), int(said.get("beside", 0))
         if result.exit_code and not torture.may_fail:
             verdict = f"failed: exit code {result.exit_code}, see {out_dir.name}/output.log"
         elif not promoted:
             verdict = "failed: nothing was promoted, so nothing was tested"
+        elif torture.beside and not beside:
+            verdict = "failed: nothing was done besides, see " + f"{out_dir.name}/output.log"
         else:
             verdict = "ok"
     except LabError as error:
@@ -117,6 +162,7 @@ def _one(kernel: KernelImage, torture: Torture, seconds: int) -> dict[str, objec
         "torture": torture.name,
         "stress-ng": torture.args,
         "promoted": promoted,
+        "beside": beside,
         "seconds": round(time.monotonic() - start),
         "result": verdict,
     }
@@ -129,14 +175,17 @@ def _markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         "",
         f"`{facts['command']}` on the debug kernel (KASAN, lockdep, DEBUG_VM, page table check,",
         "page poisoning) with kmmscand on at its shortest useful period and toggled every 7 s.",
-        "Good means: no kernel warning, stress-ng succeeded, pages were promoted.",
+        "Good means: no kernel warning, stress-ng succeeded, pages were promoted.  Besides, in",
+        "`faults` every fifth allocation of kmmscand's threads fails (failslab, fail_page_alloc;",
+        "so often they were told to), and in `hotplug` blocks of the slow node go offline (so",
+        "often they did) and come back.",
         "",
-        "| torture | stress-ng | pages promoted | wall s | result |",
-        "|---|---|---|---|---|",
+        "| torture | stress-ng | pages promoted | besides | wall s | result |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
         lines.append(
-            f"| {row['torture']} | `{row['stress-ng']}` | {row['promoted']} | {row['seconds']} "
-            f"| {row['result']} |"
+            f"| {row['torture']} | `{row['stress-ng']}` | {row['promoted']} | "
+            f"{row['beside'] or '-'} | {row['seconds']} | {row['result']} |"
         )
     return "\n".join(lines) + "\n"
