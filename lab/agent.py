@@ -65,14 +65,26 @@ def say(kind: str, **values: Any) -> None:
     print("LAB " + json.dumps({"kind": kind, **values}), flush=True)
 
 
+def _reads(path: str, value: str) -> bool:
+    try:
+        return Path(path).read_text(encoding="ascii").strip() == value
+    except OSError:
+        return False
+
+
 def write_setting(path: str, value: str, patience: float = 10.0) -> None:
-    """Write a kernel file, again while it is busy: DAMON's are while a kdamond looks."""
+    """Write a kernel file, again while it is busy: DAMON's are while a kdamond looks.
+
+    A state that is reached already can be refused as busy, too: that is fine.
+    """
     limit = time.monotonic() + patience
     while True:
         try:
             Path(path).write_text(value, encoding="ascii")
             return
         except OSError as error:
+            if error.errno == errno.EBUSY and _reads(path, value):
+                return
             if error.errno != errno.EBUSY or time.monotonic() > limit:
                 raise JobError(f"cannot write {value!r} to {path}: {error.strerror}") from error
         time.sleep(0.02)

@@ -47,19 +47,24 @@ def _scenario(
     args: argparse.Namespace,
     save: Path | None,
     bench: bool = True,
+    again: Sequence[str] = (),
 ) -> int:
     started = time.monotonic()
     failed: list[str] = []
     for item in scenarios:
         out_dir = cache.sub("runs") / item.name
+        earlier = None
+        if again:
+            earlier = report.read(RESULTS, item.name)
         result = scenario.run_scenario(
             item,
             kernels=build.kernel,
             out_dir=out_dir,
             cache=cache.root(),
             external=_external(args.external),
-            contenders=args.contender or None,
+            contenders=[*again] or args.contender or None,
             bench=bench,
+            earlier=earlier,
             progress=sys.stderr,
         )
         report.print_table(result)
@@ -87,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 def bench(args: argparse.Namespace) -> int:
     """make bench: every scenario, results kept in docs/results."""
     names = args.scenarios or scenario.list_scenarios()
-    return _scenario([scenario.load(name) for name in names], args, RESULTS)
+    return _scenario([scenario.load(name) for name in names], args, RESULTS, again=args.again)
 
 
 def sweep(args: argparse.Namespace) -> int:
@@ -205,6 +210,13 @@ def _parser() -> argparse.ArgumentParser:
     measuring(command)
     command = add("bench", bench, "run scenarios and write docs/results")
     command.add_argument("scenarios", nargs="*", metavar="SCENARIO")
+    command.add_argument(
+        "--again",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run only this contender, and keep the others as docs/results has them",
+    )
     measuring(command)
     command = add("sweep", sweep, "run rivals with other tunables and write docs/results")
     command.add_argument("scenarios", nargs="+", metavar="SCENARIO")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lab import damon
+from lab.errors import LabError
 from lab.metrics import KERNEL_INSN_NS, ROWS, SAME_RATIO, Row, ratio_series
 
 COLOURS = ("#666666", "#c44e1e", "#1e6fc4", "#2e8b3d", "#8b3d8b", "#b8860b")
@@ -244,6 +245,7 @@ def notes(result: dict[str, Any]) -> list[str]:
             + (f"{place['share']:.1%} on the slow node at START, " if place and not hot else "")
             + (f"{hot} pages that are picked most on the fast node at START, " if hot else "")
             + (f"tuned: {tuned}" if tuned else "default parameters")
+            + (f", measured {run['date']}" if "date" in run else "")
             + "."
         )
     return lines
@@ -466,6 +468,16 @@ def overhead_svg(result: dict[str, Any]) -> str:
             x += value * scale
         out.append(f'<text x="{x + 5:.1f}" y="{y + 13}">{sum(bar.values()):,.1f}</text>')
     return "\n".join([*out, "</svg>", ""])
+
+
+def read(directory: Path, name: str) -> dict[str, Any]:
+    """A result as ``write`` left it."""
+    path = directory / f"{name}.json"
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LabError(f"no result of {name} in {directory}", "run all contenders") from error
+    return result
 
 
 def write(result: dict[str, Any], directory: Path) -> None:

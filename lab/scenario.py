@@ -634,6 +634,7 @@ def run_contender(
     shutil.rmtree(out / "bin", ignore_errors=True)
     return {
         "name": contender.name,
+        "date": _utc(time.time()),
         "mode": contender.mode,
         "rival": contender.rival,
         "settings": contender.settings,
@@ -666,6 +667,41 @@ def _remember(cache: Path, key: str, seconds: float) -> None:
     path.write_text(json.dumps(known), encoding="utf-8")
 
 
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def kept_runs(
+    scenario: Scenario,
+    earlier: dict[str, Any],
+    again: list[str],
+    describe: Callable[[str], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """The contenders of an earlier result but for ``again``: if they would be run as before.
+
+    ``describe`` says what a kernel flavour is now, as ``Kernel.describe`` does.
+    """
+    setup = json.loads(
+        json.dumps(
+            [dataclasses.asdict(scenario), scenario.topology.load()], default=dataclasses.asdict
+        )
+    )
+    kept = [run for run in earlier["contenders"] if run["name"] not in again]
+    flavours = {contender.name: contender.kernel for contender in scenario.contender}
+    other = [
+        run["name"]
+        for run in kept
+        if run["name"] not in flavours or run["kernel"] != describe(flavours[run["name"]])
+    ]
+    if [earlier["setup"], earlier["machine"]] != setup or other:
+        what = "the kernels of " + ", ".join(other) if other else "the scenario or its machine"
+        raise LabError(
+            f"{scenario.name}: {what} changed since the result that is kept",
+            "run all contenders, without --again",
+        )
+    return [{"date": earlier["date"], **run} for run in kept]
+
+
 def run_scenario(
     scenario: Scenario,
     *,
@@ -675,11 +711,13 @@ def run_scenario(
     external: dict[str, Path] | None = None,
     contenders: list[str] | None = None,
     bench: bool = True,
+    earlier: dict[str, Any] | None = None,
     progress: TextIO = sys.stderr,
 ) -> dict[str, Any]:
     """Run all contenders of a scenario (or those named) and compare them.
 
-    Without ``bench`` those are left out that are there for ``make bench`` only.
+    Without ``bench`` those are left out that are there for ``make bench`` only.  With an
+    ``earlier`` result, what is not named is taken from that.
 
     The result's "failures" lists the checks that did not hold; a comparison
     with any is not to be trusted, and the caller must say so.
@@ -696,9 +734,14 @@ def run_scenario(
         for c in scenario.contender
         if (c.name in contenders if contenders else bench or not c.bench_only)
     ]
+    kept = []
+    if earlier:
+        kept = kept_runs(
+            scenario, earlier, contenders or [], lambda flavour: kernels(flavour).describe()
+        )
     out_dir.mkdir(parents=True, exist_ok=True)
     began = time.time()
-    runs = []
+    runs: list[dict[str, Any]] = []
     needs = [_expected(cache, f"{name}/{c.name}", scenario.measure.expected_s) for c in chosen]
     print(
         f"{name}: {scenario.description}\n"
@@ -733,12 +776,12 @@ def run_scenario(
         "scenario": name,
         "description": scenario.description,
         "command": command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "date": _utc(began),
         "seconds": round(time.time() - began, 1),
         "host": host_info(),
         "setup": dataclasses.asdict(scenario),
         "machine": dataclasses.asdict(scenario.topology.load()),
-        "contenders": runs,
+        "contenders": sorted([*kept, *runs], key=lambda run: known.index(run["name"])),
     }
     result["metrics"] = metrics.derive(result)
     result["failures"] = metrics.check(result)

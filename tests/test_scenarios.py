@@ -726,6 +726,51 @@ def test_respload_stores_reads_and_notices_a_wrong_value(
     assert done.returncode == 1 and "CORRUPTION: key 0" in done.stderr
 
 
+def test_what_is_not_run_again_is_kept_only_if_nothing_changed() -> None:
+    one = scenario.load("hotcold-4k")
+    kernels: dict[str, dict[str, Any]] = {"base": {"key": "b"}, "tiershift": {"key": "t"}}
+    asked = json.loads(
+        json.dumps([dataclasses.asdict(one), one.topology.load()], default=dataclasses.asdict)
+    )
+    runs: list[dict[str, Any]] = [
+        {"name": item.name, "kernel": kernels[item.kernel]} for item in one.contender
+    ]
+    runs[0]["date"] = "then"
+    earlier = {"date": "now", "setup": asked[0], "machine": asked[1], "contenders": runs}
+
+    kept = scenario.kept_runs(one, earlier, ["tiershift"], kernels.__getitem__)
+    assert [run["name"] for run in kept] == [
+        item.name for item in one.contender if item.name != "tiershift"
+    ]
+    assert [run["date"] for run in kept[:2]] == ["then", "now"]
+
+    # The kernel of what is run again may change, that of the others may not.
+    kernels["tiershift"] = {"key": "t2"}
+    assert scenario.kept_runs(one, earlier, ["tiershift"], kernels.__getitem__) == kept
+    with pytest.raises(LabError, match="kernels of tiershift changed"):
+        scenario.kept_runs(one, earlier, ["numab2"], kernels.__getitem__)
+    kernels["base"] = {"key": "b2"}
+    with pytest.raises(LabError, match="kernels of none, none-again"):
+        scenario.kept_runs(one, earlier, ["tiershift"], kernels.__getitem__)
+    kernels["base"] = {"key": "b"}
+    earlier["setup"]["workload"]["cpus"] = [0]
+    with pytest.raises(LabError, match="the scenario or its machine changed"):
+        scenario.kept_runs(one, earlier, ["tiershift"], kernels.__getitem__)
+
+
+def test_a_state_that_is_reached_is_not_busy(tmp_path: Path, monkeypatch: Any) -> None:
+    state = tmp_path / "state"
+    state.write_text("on\n")
+
+    def busy(*_: Any, **__: Any) -> int:
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(Path, "write_text", busy)
+    agent.write_setting(str(state), "on", patience=0.0)
+    with pytest.raises(agent.JobError, match="busy"):
+        agent.write_setting(str(state), "off", patience=0.0)
+
+
 class FakeMemcached:
     """As much of memcached as respload uses, with a fault to order."""
 
