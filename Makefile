@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak refault bench sweep curves shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak refault readcost bench sweep curves shell tree refresh series check clean-runs
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ bench:  ## every scenario, A/B; writes docs/results/
 
 curves:  ## what the scanner costs, by size and processes; writes docs/results/scanner.*
 	@$(LAB) curves
+readcost:  ## what read(2) costs, kmmscand on and off; writes docs/results/readcost.*
+	@$(LAB) readcost
+
 sweep:  ## rivals with other tunables (SCENARIOS="zipf-4k ..."); writes docs/results/sweep-*
 	@$(LAB) sweep $(or $(SCENARIOS),zipf-4k hotcold-4k)
 

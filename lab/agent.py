@@ -127,9 +127,10 @@ def cpu_ticks() -> dict[str, list[int]]:
 
 
 def residency(pid: int) -> dict[str, int]:
-    """Anonymous pages of a process per node, in 4 KiB pages, from numa_maps."""
+    """Anonymous pages of a program per node, in 4 KiB pages, from numa_maps."""
     found: dict[str, int] = {}
-    for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+    maps = [Path(f"/proc/{one}/numa_maps").read_text() for one in family(pid)]
+    for line in "".join(maps).splitlines():
         if " anon=" not in line:
             continue  # page cache: shared with other processes and not moved
         size = re.search(r"kernelpagesize_kB=(\d+)", line)
@@ -152,13 +153,14 @@ def migrate(pid: int, sources: list[int], target: int) -> None:
 
 
 def place(pid: int, placement: dict[str, Any]) -> dict[str, Any]:
-    """Put a process on its node and prove that it is there."""
+    """Put a program on its node and prove that it is there."""
     began = time.monotonic()
     want = str(placement["to"])
     share = 0.0
     pages: dict[str, int] = {}
     for _ in range(3):  # pages in per-CPU LRU batches need another try
-        migrate(pid, placement["from"], placement["to"])
+        for one in family(pid):
+            migrate(one, placement["from"], placement["to"])
         pages = residency(pid)
         share = pages.get(want, 0) / max(1, sum(pages.values()))
         if share >= 0.999:
@@ -187,11 +189,41 @@ def kernel_threads() -> dict[str, float]:
     return found
 
 
-def process_times(pid: int) -> dict[str, float]:
-    """Seconds that a process has run, in user code and in the kernel."""
+def _stat(pid: int | str) -> list[int]:
+    """/proc/PID/stat from the parent's number on, without the state before it."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [int(word) for word in words[1:]]
+
+
+def family(pid: int) -> list[int]:
+    """A program that the agent started, and the processes that it has made."""
+    found = [pid]
+    for directory in Path("/proc").glob("[0-9]*"):
+        if directory.name == str(pid):
+            continue
+        # A process may end while we look.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if _stat(directory.name)[2] == pid:  # its session
+                found.append(int(directory.name))
+    return found
+
+
+def process_times(pid: int) -> dict[str, float]:
+    """Seconds that a program's processes have run, in user code and in the kernel.
+
+    What a process has waited for is in its own figures, so if one ends while we look, its
+    parent has them the next time.
+    """
+    while True:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            times = [_stat(one)[10:14] for one in family(pid)]
+            break
+        _stat(pid)  # that one has to be there
     tick = os.sysconf("SC_CLK_TCK")
-    return {"user": int(words[11]) / tick, "system": int(words[12]) / tick}
+    return {
+        "user": sum(user + waited for user, _, waited, _ in times) / tick,
+        "system": sum(system + waited for _, system, _, waited in times) / tick,
+    }
 
 
 def less(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:
@@ -419,6 +451,7 @@ def measure(
         subprocess.run([job["labmark"], "calibrate"], check=True)
     if job["damon"]:
         prepare_damon(job["damon"])
+    watch = start_watch(job, placed) if job["watch"] else None
     time.sleep(0.5)  # let per-CPU work of the placement drain
     recorder.start()
     for path, value in job["enter"]:
@@ -454,11 +487,30 @@ def measure(
         subprocess.run([job["labmark"], "stop"], check=True)
     recorder.stop()
     say("stop")
+    if watch:
+        found["watch"] = stop_watch(watch)
     if job["damon"]:
         found["damon"] = damon.stop(job["damon"], write_setting)
     for path, value in job["leave"]:
         write_setting(path, value)
     return found
+
+
+def start_watch(job: dict[str, Any], pid: int) -> Program:
+    """Follow the pages of a process from tier to tier (workloads/watch.c)."""
+    spec = job["watch"]
+    argv = [*spec["argv"], str(pid), str(spec["period_ms"]), spec["fast"]]
+    log = Path(job["out"], "watch.log")
+    watch = Program({"argv": argv, "cpus": job["system_cpus"]}, log, pipe=True)
+    watch.wait_for("READY", 60)
+    return watch
+
+
+def stop_watch(watch: Program) -> dict[str, Any]:
+    assert watch.process.stdin
+    watch.process.stdin.close()
+    watch.finish(60)
+    return watch.result()
 
 
 def prepare_damon(job: dict[str, Any]) -> None:

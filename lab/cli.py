@@ -17,6 +17,7 @@ from lab import (
     curves,
     guest,
     kconfig,
+    readcost,
     refault,
     report,
     scenario,
@@ -142,6 +143,11 @@ def run_refault(args: argparse.Namespace) -> int:
     return 0 if refault.refault(args.seeds, args.lru, args.broken, RESULTS) else 1
 
 
+def run_readcost(_args: argparse.Namespace) -> int:
+    """make readcost: what looking at page cache costs those who read it."""
+    return 0 if readcost.readcost(RESULTS) else 1
+
+
 def shell(args: argparse.Namespace) -> int:
     """make shell: an interactive guest."""
     image = build.kernel(args.kernel)
@@ -245,6 +251,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--broken", action="store_true", help="debug kernel: kmmscand steals, and must be caught"
     )
+    add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
     command = add("shell", shell, "an interactive guest")
     command.add_argument("--kernel", default="tiershift")
     command.add_argument("--topology", default="two-tier")

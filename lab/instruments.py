@@ -94,6 +94,7 @@ KINDS = {
     "reclaim": ("kswapd", "try_to_free_pages"),
     "ipi": ("sysvec_call_function", "sysvec_call_function_single"),
 }
+COPY_SYMBOL = "rep_movs_alternative"
 MAX_UNMATCHED = 0.001  # of the returns, else what is known of the calls is worth nothing
 
 
@@ -144,9 +145,11 @@ def access_plugin(
     period_ms: int = 500,
     lines: int = 0,
     vcpus: Collection[int] = (),
+    copies: tuple[int, int] | None = None,
 ) -> str:
     """The -plugin argument for access.so; ``vcpus`` empty means all of them.
 
+    With ``copies`` (copy_routine()) what read(2) loads is counted, and not user code.
     The guest must run ``labmark calibrate`` before it measures.
     """
     if lines < 0 or lines & (lines - 1):
@@ -154,10 +157,24 @@ def access_plugin(
     mask: dict[str, object] = {}
     if vcpus:
         mask["vcpus"] = hex(sum(1 << cpu for cpu in set(vcpus)))
+    if copies:
+        mask["copies"] = "{:x}:{:x}".format(*copies)
     sizes = ":".join(str(node.size_mb) for node in machine.nodes)
     return _plugin(
         plugins["access"], nodes=sizes, out=out, period_ms=period_ms, lines=lines, **mask
     )
+
+
+def copy_routine(system_map: Path) -> tuple[int, int]:
+    """Where the kernel's routine begins and ends that copies to user memory.
+
+    That is so on processors without erms and fsrm: clearcpuid takes these away.
+    """
+    rows = [line.split() for line in system_map.read_text(encoding="ascii").splitlines()]
+    found = [int(row[0], 16) for row in rows if row[2] == COPY_SYMBOL]
+    if not found:
+        raise LabError(f"the kernel has no {COPY_SYMBOL}()", "find the new name of it")
+    return found[0], min(int(row[0], 16) for row in rows if int(row[0], 16) > found[0])
 
 
 def insn_plugin(

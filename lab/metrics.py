@@ -5,6 +5,9 @@ Everything is of the measured interval, between the workload's START and STOP.
 "fast" is memory on nodes that have CPUs, "slow" is all other memory; "app" is
 the CPUs that the scenario calls the application's.
 
+On a machine with several sockets an access is "local" if the node is of the CPU's own
+socket, and a process's "own" node is the fast one of the socket on which it ends.
+
 Kernel instructions never include the idle loop, nor the iterations of rep
 instructions (lab/plugin/insn.c), nor waiting in the slow path of a lock: how
 long that takes depends on when the host runs the vCPU that holds the lock, so
@@ -50,6 +53,8 @@ SERIES_POINTS = 1200
 KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
 SAME_RATIO = 0.005  # variants this near to the best ratio are ranked by their time
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
+# Columns of a point of run["access"]; the last two only if there are several sockets.
+TIME, FAST, SLOW, LOCAL, WAITED = range(5)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ ROWS = (
     Row("t90_best_s", "time to 90 % of the best scheme's ratio", "seconds"),
     Row("promoted", "pages promoted", "count"),
     Row("demoted", "pages demoted", "count"),
+    Row("moved_up", "promotions that were watched", "count"),
+    Row("again_share", "  of these, of a page that had been promoted before", "ratio"),
     Row("hint_faults", "NUMA hint faults", "count"),
     Row("shootdowns_sent", "TLB shootdowns sent", "count"),
     Row("shootdowns_received", "TLB shootdowns received, all CPUs", "count"),
@@ -95,14 +102,17 @@ ROWS = (
     Row("thp_splits", "huge pages split", "count"),
     Row("huge_kb_change", "change of huge mappings, KiB", "count"),
     Row("hot_on_fast", "share of the true hot set on the fast node", "ratio"),
+    Row("hot_on_own", "  on the own socket's fast node", "ratio"),
+    Row("hot_on_own_least", "  of the process that has least there", "ratio"),
+    Row("local_ratio_end", "share of fast-tier accesses that are local, at the end", "ratio"),
+    Row("local_ratio", "  whole run", "ratio"),
+    Row("local_before_swap", "  before the processes change sockets", "ratio"),
+    Row("t90_local_s", "  from then to 90 % of the share at the end", "seconds"),
+    Row("in_vain", "promotions without a page more on the fast tier in the end", "count"),
+    Row("sideways", "pages migrated that were not promoted or demoted", "count"),
     Row("ops", "operations", "count"),
     Row("seconds", "guest seconds (emulated, not a speed)", "seconds"),
 )
-
-
-def fast_nodes(machine: topology.Topology) -> list[int]:
-    """The nodes that have CPUs."""
-    return [number for number, node in enumerate(machine.nodes) if node.cpus]
 
 
 # --- from the plugins' files ----------------------------------------------------
@@ -117,15 +127,32 @@ def access_point(
     return sample.t_ms / 1000, quick, total - quick
 
 
+def socket_point(
+    sample: instruments.AccessSample, cpus: list[int], machine: topology.Topology
+) -> tuple[float, int, int, int, int]:
+    """access_point(), the fast accesses that are local, and the latencies of all accesses."""
+    local = waited = 0
+    for cpu in cpus:
+        socket = machine.socket_of_cpu(cpu)
+        local += sample.nodes[cpu][socket]
+        waited += sum(
+            count * machine.latency_ns(socket, node) for node, count in enumerate(sample.nodes[cpu])
+        )
+    return (*access_point(sample, cpus, machine.fast), local, waited)
+
+
 def instruments_of(measure: Any, machine: topology.Topology, out: Path) -> dict[str, Any]:
     """What the plugins measured, reduced to what the comparison needs."""
     found: dict[str, Any] = {}
     if "access" in measure.instruments:
-        fast = fast_nodes(machine)
+        cpus, fast = measure.app_cpus, machine.fast
         samples = instruments.read_access(out / "access.jsonl")
-        points = [access_point(sample, measure.app_cpus, fast) for sample in samples]
+        points = [
+            [*(socket_point(s, cpus, machine) if len(fast) > 1 else access_point(s, cpus, fast))]
+            for s in samples
+        ]
         step = max(1, len(points) // SERIES_POINTS)
-        found["access"] = [list(p) for p in points[:-1:step] + points[-1:]]
+        found["access"] = points[:-1:step] + points[-1:]
     if "insn" in measure.instruments:
         result = instruments.read_insn(out / "insn.json")
         table = result.total
@@ -245,10 +272,17 @@ def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, 
         "seconds": work.get("seconds", measured["seconds"]),
         "hot_on_fast": work.get("hot_on_fast"),
     }
+    if "watch" in run["agent"]:
+        watched = run["agent"]["watch"]
+        figures["moved_up"] = watched["promotions"]
+        if watched["promotions"]:
+            figures["again_share"] = watched["promoted_again"] / watched["promotions"]
     if "huge_kb_after" in work:
         figures["huge_kb_change"] = work["huge_kb_after"] - work["huge_kb_before"]
     if "access" in run:
         figures.update(_access_figures(run, setup, machine))
+    if sum(bool(node["cpus"]) for node in machine["nodes"]) > 1:
+        figures.update(_page_figures(run, figures, topology.from_dict(machine)))
     if "insn" in run:
         vcpus = run["insn"]["vcpus"]
         figures["app_kernel"] = sum(vcpus[cpu]["kernel_work"] for cpu in cpus)
@@ -273,11 +307,13 @@ def _access_figures(
         "hit_ratio": ratio_between(points, 0, end),
         "tail_s": min(tail_s, (end - shift) / 4),
     }
+    figures["fast_accesses"], slow = (points[-1][tier] - points[0][tier] for tier in (FAST, SLOW))
     latency = {bool(node["cpus"]): node["latency_ns"] for node in machine["nodes"]}
-    if final is not None and len(latency) == 2:
-        figures["access_ns"] = final * latency[True] + (1 - final) * latency[False]
-    figures["fast_accesses"], slow = (points[-1][tier] - points[0][tier] for tier in (1, 2))
-    if len(latency) == 2:
+    if len(points[-1]) > WAITED:
+        figures.update(_socket_figures(run, figures["tail_s"], tail_s))
+    elif len(latency) == 2:
+        if final is not None:
+            figures["access_ns"] = final * latency[True] + (1 - final) * latency[False]
         waited = figures["fast_accesses"] * latency[True] + slow * latency[False]
         figures["memory_ns"] = waited
     if shift:
@@ -290,6 +326,76 @@ def _access_figures(
         figures["t90_s"] = t90
         figures["t90_ops"] = ops_at(progress, t90)
     return figures
+
+
+def _part(points: list[list[float]], part: int, *whole: int) -> list[list[float]]:
+    """Points whose "ratio" is that of a column to the sum of others."""
+    return [[p[TIME], p[part], sum(p[column] for column in whole) - p[part]] for p in points]
+
+
+def _socket_figures(run: dict[str, Any], last_s: float, tail_s: float) -> dict[str, Any]:
+    """What depends on the socket that an access came from.
+
+    A page on the wrong fast node counts for the hit ratio all the same; here it does not.
+    """
+    points, swap = run["access"], run["agent"]["workload"].get("swap_s") or 0.0
+    end, local = points[-1][TIME], _part(points, LOCAL, FAST)
+    final, t90 = convergence(local, swap, end, tail_s)
+    figures: dict[str, Any] = {
+        "local_ratio_end": final,
+        "local_ratio": ratio_between(local, 0, end),
+        "access_ns": ratio_between(_part(points, WAITED, FAST, SLOW), end - last_s, end),
+        "memory_ns": points[-1][WAITED] - points[0][WAITED],
+    }
+    if swap:
+        figures["local_before_swap"], _ = convergence(local, 0.0, swap, tail_s)
+        figures["t90_local_s"] = t90 - swap if t90 is not None else None
+    return figures
+
+
+def _page_figures(
+    run: dict[str, Any], figures: dict[str, Any], machine: topology.Topology
+) -> dict[str, Any]:
+    """Where the workload's pages are in the end, and what was moved without effect.
+
+    A page that the workload had on the slow tier is promoted once more than it is demoted
+    if it ends on a fast node, and as often as that if it does not.  So promotions beyond
+    what the fast nodes have gained were of pages that came back or went down again (or of
+    other programs' pages).  Whatever the kernel migrated neither up nor down went from one
+    fast node to another, or was compacted.
+    """
+    work, delta = run["agent"]["workload"], run["agent"]["measured"]["delta"]
+    found: dict[str, Any] = {}
+    if "procs" in work:
+        hot = [(_home(machine, proc["cpus"]), proc["hot"]) for proc in work["procs"]]
+        total = sum(sum(pages) for _, pages in hot)
+        on_fast = [sum(_on(pages, node) for node in machine.fast) for _, pages in hot]
+        found["hot_on_fast"] = sum(on_fast) / total
+        own = [(_on(pages, home), sum(pages)) for home, pages in hot if home is not None]
+        if len(own) == len(hot):
+            found["hot_on_own"] = sum(there for there, _ in own) / total
+            found["hot_on_own_least"] = min(there / pages for there, pages in own)
+    if "pages_after" in work:
+        before, after = (
+            sum(_on(work[key], node) for node in machine.fast)
+            for key in ("pages_before", "pages_after")
+        )
+        found["pages"] = sum(work["pages_before"])
+        found["in_vain"] = figures["promoted"] - (after - before)
+    if "pgmigrate_success" in delta:
+        moved = figures["promoted"] + figures["demoted"]
+        found["sideways"] = delta["pgmigrate_success"] - moved
+    return found
+
+
+def _home(machine: topology.Topology, cpus: list[int]) -> int | None:
+    """The socket of a process; None if it runs on several."""
+    sockets = {machine.socket_of_cpu(cpu) for cpu in cpus}
+    return sockets.pop() if len(sockets) == 1 else None
+
+
+def _on(pages: list[int], node: int) -> int:
+    return pages[node] if node < len(pages) else 0  # a list ends with the last that has any
 
 
 # --- all together -------------------------------------------------------------------
@@ -447,6 +553,17 @@ def _noise(
     return noise
 
 
+def _better_rivals(result: dict[str, Any], name: str) -> list[str]:
+    """Rivals with a higher hit ratio at the end, beyond what counts as equal."""
+    figures = result["metrics"]["figures"]
+    mine = figures[name].get("hit_ratio_end") or 0.0
+    return [
+        f"{name}: hit ratio {mine:.1%} is below that of {run['name']}"
+        for run in result["contenders"]
+        if run["rival"] and (figures[run["name"]].get("hit_ratio_end") or 0.0) > mine + SAME_RATIO
+    ]
+
+
 def check(result: dict[str, Any]) -> list[str]:
     """What does not hold; an empty list means that the comparison counts."""
     rules, figures = result["setup"]["check"], result["metrics"]["figures"]
@@ -466,6 +583,7 @@ def check(result: dict[str, Any]) -> list[str]:
             failures.append(f"{name} promoted nothing: there is no comparison to make")
         limit = rules["max_promoted_share"]
         pages = sum((run["agent"].get("placement") or {}).get("pages", {}).values())
+        pages += run["agent"]["workload"].get("file_pages", 0)
         if limit and run["mode"] == "tiershift" and row["promoted"] > limit * pages:
             failures.append(
                 f"{name} promoted {row['promoted']} of {pages} pages, more than {limit:.0%}"
@@ -479,6 +597,35 @@ def check(result: dict[str, Any]) -> list[str]:
         low = rules["min_hit_ratio"]
         if low and run["mode"] == "tiershift" and (row.get("hit_ratio_end") or 0) < low:
             failures.append(f"{name}: hit ratio {row.get('hit_ratio_end')} is below {low}")
+        again, limit = row.get("again_share") or 0, rules["max_promoted_again"]
+        if limit and run["mode"] == "tiershift" and again > limit:
+            failures.append(f"{name}: {again:.1%} of what was promoted had been before")
+        if rules["no_rival_better"] and run["mode"] == "tiershift":
+            failures += _better_rivals(result, name)
+        if run["mode"] == "tiershift":
+            failures += _socket_failures(name, row, rules)
         if not run["agent"]["workload"].get("verified", True):
             failures.append(f"{name}: the workload did not verify its data")
+    return failures
+
+
+def _socket_failures(name: str, row: dict[str, Any], rules: dict[str, Any]) -> list[str]:
+    """What does not hold of the rules for several sockets; a figure that is missing does not."""
+    failures = []
+    for rule, key, words in (
+        ("min_hot_on_fast", "hot_on_fast", "of the hot set on fast nodes"),
+        ("min_hot_on_own", "hot_on_own_least", "of a process's hot set on its own fast node"),
+    ):
+        share = row.get(key)
+        if rules[rule] and (share is None or share < rules[rule]):
+            found = "unknown" if share is None else f"{share:.1%}"
+            failures.append(f"{name}: {found} {words}, wanted {rules[rule]:.0%}")
+    for rule, key, words in (
+        ("max_sideways_share", "sideways", "migrated sideways"),
+        ("max_in_vain_share", "in_vain", "promoted in vain"),
+    ):
+        moved, pages = row.get(key), row.get("pages") or 0
+        if rules[rule] and (moved is None or moved > rules[rule] * pages):
+            found = "unknown" if moved is None else f"{moved}"
+            failures.append(f"{name}: {found} of {pages} pages {words}, allowed {rules[rule]:.0%}")
     return failures

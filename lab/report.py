@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, TextIO
 
-from lab import damon
+from lab import damon, topology
 from lab.errors import LabError
 from lab.metrics import KERNEL_INSN_NS, ROWS, SAME_RATIO, Row, ratio_series
 
@@ -137,9 +137,9 @@ def time_table(result: dict[str, Any]) -> list[list[str]]:
     return rows if runs else []
 
 
-def shift_times(result: dict[str, Any]) -> dict[str, float]:
-    """When the hot set moved, of the contenders whose workload moved it."""
-    times = {run["name"]: run["agent"]["workload"].get("shift_s") for run in result["contenders"]}
+def times_of(result: dict[str, Any], key: str) -> dict[str, float]:
+    """When the hot set moved ("shift_s") or the processes did ("swap_s"), where they did."""
+    times = {run["name"]: run["agent"]["workload"].get(key) for run in result["contenders"]}
     return {name: float(t) for name, t in times.items() if t}
 
 
@@ -172,7 +172,13 @@ def notes(result: dict[str, Any]) -> list[str]:
     ]
     if "access" in measure["instruments"]:
         lines.append(
-            "Hit ratio: loads and stores of user code on the app CPUs"
+            "Hit ratio: "
+            + (
+                "what read(2) copies from page cache, by loads of the kernel's copying routine"
+                if measure.get("accesses") == "read"
+                else "loads and stores of user code"
+            )
+            + " on the app CPUs"
             + (
                 f" that miss a model cache of {measure['cache_lines']} lines of 64 bytes"
                 if measure["cache_lines"]
@@ -180,7 +186,24 @@ def notes(result: dict[str, Any]) -> list[str]:
             )
             + f"; 'at the end' is the last {measure['tail_s']:g} s or a quarter of the run."
         )
-    shifts = shift_times(result)
+    if any("local_ratio" in figures for figures in result["metrics"]["figures"].values()):
+        home = topology.from_dict(machine)
+        lines.append(
+            "Read latencies of HMAT, for the CPUs of node 0: "
+            + ", ".join(
+                f"{node.name} {home.latency_ns(0, n)} ns" for n, node in enumerate(home.nodes)
+            )
+            + ". Local: served by the fast node of the CPU's own socket. The own node of a "
+            "process is the fast one of the socket on which it ends."
+        )
+    swaps = times_of(result, "swap_s")
+    if swaps:
+        lines.append(
+            "The processes change sockets once, after "
+            + ", ".join(f"{t:.1f} s ({name})" for name, t in swaps.items())
+            + "."
+        )
+    shifts = times_of(result, "shift_s")
     if shifts:
         lines.append(
             "The hot set moves once, after "
@@ -431,7 +454,7 @@ def svg(result: dict[str, Any]) -> str:
         [(tick, f"{tick} s") for tick in range(0, int(last) + 1, step)],
         [(tenth / 10, f"{tenth * 10} %") for tenth in range(0, 11, 2)],
         last=last,
-        marks=shift_times(result),
+        marks=times_of(result, "shift_s") | times_of(result, "swap_s"),
     )
 
 

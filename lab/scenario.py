@@ -120,11 +120,13 @@ class Measure:
     app_cpus: list[int] = field(default_factory=list)
     cache_lines: int = 8192
     access_cpus: list[int] = field(default_factory=list)
+    accesses: str = "user"  # or "read": what read(2) copies
     period_ms: int = 100
     tail_s: float = 8.0
     sample_s: float = 2.0
     timeout_s: int = 240
     expected_s: int = 80
+    watch_ms: int = 0
     unit: str = "operation"
     noise_app_per_op: float = 0.0
     noise_all_per_op: float = 0.0
@@ -153,6 +155,13 @@ class Check:
     max_promoted_share: float = 0.0
     same_huge_pages: bool = False
     min_hit_ratio: float = 0.0
+    max_promoted_again: float = 0.0
+    no_rival_better: bool = False
+    # Of tiershift, on a machine with several sockets:
+    min_hot_on_fast: float = 0.0
+    min_hot_on_own: float = 0.0
+    max_sideways_share: float = 0.0
+    max_in_vain_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -260,6 +269,8 @@ def _validate(scenario: Scenario, where: str) -> None:
             raise LabError(
                 f"{where}: unknown instrument {item!r}", "there are: " + ", ".join(INSTRUMENTS)
             )
+    if scenario.measure.accesses not in ("user", "read"):
+        raise LabError(f"{where}: measure.accesses must be 'user' or 'read'")
     if not scenario.contender:
         raise LabError(f"{where}: no [[contender]]", "compare it with zipf-4k.toml")
     names = [contender.name for contender in scenario.contender]
@@ -437,7 +448,8 @@ def make_job(
     return {
         "out": str(out),
         "mode": contender.mode,
-        "settings": [*contender.settings.items()],
+        # From the beginning: kswapd of a node that fills up without it gives up for good.
+        "settings": [demotion, *contender.settings.items()],
         "enter": [demotion, *mode.enter],
         "leave": [*mode.leave, (DEMOTION, "0")],
         "needs": [*mode.needs],
@@ -448,6 +460,13 @@ def make_job(
         "load": process(scenario.load),
         "workload": process(scenario.workload, contender.args),
         "placement": placement,
+        "watch": {
+            "argv": [_program("watch", built, {}, out)],
+            "period_ms": scenario.measure.watch_ms,
+            "fast": ",".join(map(str, machine.fast)),
+        }
+        if scenario.measure.watch_ms
+        else None,
         "sample_s": scenario.measure.sample_s,
         "timeout_s": scenario.measure.timeout_s,
         "labmark": _program("labmark", built, {}, out),
@@ -573,6 +592,9 @@ def _plugins(scenario: Scenario, kernel: Kernel, out: Path, cache: Path) -> list
                 lines=measure.cache_lines,
                 vcpus=measure.access_cpus or measure.app_cpus,
                 period_ms=measure.period_ms,
+                copies=instruments.copy_routine(kernel.system_map)
+                if measure.accesses == "read"
+                else None,
             )
         )
     if "insn" in measure.instruments:
@@ -619,7 +641,7 @@ def run_contender(
     agent = copy_agent(out)
     live.access = out / "access.jsonl"
     machine = scenario.topology.load()
-    live.fast = metrics.fast_nodes(machine)
+    live.fast = machine.fast
     result = guest.run(
         kernel.image,
         machine,

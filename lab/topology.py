@@ -6,6 +6,11 @@ device behind its ``initiator``.  Whether Linux sees it as a slower tier
 depends on the HMAT alone: without one, a CPU-less node that is present at
 boot counts as top tier (mm/memory-tiers.c) and nothing is ever promoted.
 
+Each node with CPUs is a socket; a node without is behind the socket of its
+``initiator``.  ``latency_ns``, ``bandwidth_gbs`` and ``distance`` are what a node
+has from its own socket.  From another one, the link between them adds ``hop_ns``
+and ``hop_distance``, and lets no more than ``hop_gbs`` through.
+
 The memory of a node with ``plugged = true`` is a DIMM in a slot: Linux finds it,
 and leaves it offline until somebody writes to its blocks' ``state``.
 """
@@ -25,7 +30,7 @@ DIRECTORY = Path(__file__).parent / "topologies"
 
 @dataclass(frozen=True)
 class Node:
-    """One NUMA node; latency and bandwidth are what the HMAT says of it."""
+    """One NUMA node; latency and bandwidth are what the HMAT says of it, from its socket."""
 
     name: str
     size_mb: int
@@ -44,6 +49,9 @@ class Topology:
     name: str
     hmat: bool
     nodes: tuple[Node, ...]
+    hop_ns: int = 0
+    hop_gbs: int = 0
+    hop_distance: int = 0
 
     @property
     def vcpus(self) -> int:
@@ -53,6 +61,39 @@ class Topology:
     def memory_mb(self) -> int:
         """What is there at boot."""
         return sum(node.size_mb for node in self.nodes if not node.plugged)
+
+    @property
+    def fast(self) -> list[int]:
+        """The nodes that have CPUs; as many as there are sockets."""
+        return [number for number, node in enumerate(self.nodes) if node.cpus]
+
+    def socket(self, number: int) -> int:
+        """The node with CPUs that a node belongs to: itself, or the one it is behind."""
+        return number if self.nodes[number].cpus else self.nodes[number].initiator
+
+    def socket_of_cpu(self, cpu: int) -> int:
+        """The node that a CPU belongs to: QEMU is given them in the order of the nodes."""
+        for number, node in enumerate(self.nodes):
+            if cpu < node.cpus:
+                return number
+            cpu -= node.cpus
+        raise LabError(f"topology {self.name} has {self.vcpus} CPUs only")
+
+    def latency_ns(self, socket: int, target: int) -> int:
+        """What a read from a socket's CPU takes."""
+        far = self.socket(target) != socket
+        return self.nodes[target].latency_ns + far * self.hop_ns
+
+    def bandwidth_gbs(self, socket: int, target: int) -> int:
+        """What a socket's CPUs get of a node."""
+        node = self.nodes[target]
+        far = self.socket(target) != socket
+        return min(node.bandwidth_gbs, self.hop_gbs) if far else node.bandwidth_gbs
+
+    def distance(self, one: int, other: int) -> int:
+        """What the SLIT says of two nodes."""
+        far = self.socket(one) != self.socket(other)
+        return max(self.nodes[one].distance, self.nodes[other].distance) + far * self.hop_distance
 
     def node_id(self, name: str) -> int:
         """The Linux node number of a node by its name."""
@@ -79,13 +120,35 @@ class Topology:
                 raise LabError(f"topology {self.name}: {key} = {value!r} is too small")
             changed: dict[str, Any] = {field: value}
             nodes[name] = dataclasses.replace(nodes[name], **changed)
-        return dataclasses.replace(self, nodes=tuple(nodes.values()))
+        resized = dataclasses.replace(self, nodes=tuple(nodes.values()))
+        resized.check()
+        return resized
+
+    def check(self) -> None:
+        """A LabError for what QEMU or Linux would not take, or take for something else."""
+        problem = ""
+        if any(node.plugged for node in self.nodes[:-1]):
+            # QEMU's SRAT gives the memory that is to come to the last node.
+            problem = "only the last node can be plugged"
+        elif not all(self.socket(number) in self.fast for number in range(len(self.nodes))):
+            problem = "a node without CPUs needs a node with CPUs as its initiator"
+        elif len({self.nodes[number].cpus for number in self.fast}) > 1:
+            problem = "QEMU's sockets all have the same number of CPUs"
+        elif len(self.fast) > 1 and not (self.hop_ns and self.hop_gbs and self.hop_distance):
+            problem = "several sockets need hop_ns, hop_gbs and hop_distance"
+        if problem:
+            raise LabError(f"topology {self.name}: {problem}")
 
     def qemu_args(self) -> list[str]:
         """The arguments that describe memory, nodes, distances and HMAT."""
         args: list[str] = []
         if self.hmat:
             args += ["-machine", "hmat=on"]
+        if len(self.fast) > 1:
+            # Added to the -smp that virtme-ng gives, by which all CPUs share one package
+            # and its cache: Linux warns if such CPUs are on different nodes.
+            cores = self.nodes[self.fast[0]].cpus
+            args += ["-smp", f"sockets={len(self.fast)},cores={cores},threads=1"]
         cpu = 0
         for number, node in enumerate(self.nodes):
             args += ["-object", f"memory-backend-ram,id=mem{number},size={node.size_mb}M"]
@@ -105,28 +168,27 @@ class Topology:
         for src in range(len(self.nodes)):
             for dst in range(len(self.nodes)):
                 if src != dst:
-                    far = max(self.nodes[src].distance, self.nodes[dst].distance)
+                    far = self.distance(src, dst)
                     args += ["-numa", f"dist,src={src},dst={dst},val={far}"]
-        if not self.hmat:
-            return args
-        for number, node in enumerate(self.nodes):
-            if not node.cpus:
-                args += self._locality(node.initiator, number)
-            else:
-                for initiator, other in enumerate(self.nodes):
-                    if other.cpus:
-                        args += self._locality(initiator, number)
+        if self.hmat:
+            for target in range(len(self.nodes)):
+                for initiator in self.fast:
+                    args += self._locality(initiator, target)
         return args
 
     def _locality(self, initiator: int, target: int) -> list[str]:
-        node = self.nodes[target]
         head = f"hmat-lb,initiator={initiator},target={target},hierarchy=memory,data-type="
         return [
             "-numa",
-            f"{head}access-latency,latency={node.latency_ns}",
+            f"{head}access-latency,latency={self.latency_ns(initiator, target)}",
             "-numa",
-            f"{head}access-bandwidth,bandwidth={node.bandwidth_gbs}G",
+            f"{head}access-bandwidth,bandwidth={self.bandwidth_gbs(initiator, target)}G",
         ]
+
+
+def from_dict(data: dict[str, Any]) -> Topology:
+    """What dataclasses.asdict() made of a topology, as it is in a result."""
+    return Topology(**{**data, "nodes": tuple(Node(**node) for node in data["nodes"])})
 
 
 def names() -> list[str]:
@@ -140,15 +202,15 @@ def load(name: str, **sizes: int) -> Topology:
     if not path.exists():
         raise LabError(f"no topology named {name!r}", "there are: " + ", ".join(names()))
     data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    unknown = set(data) - {"description", "hmat", "node"}
+    hop = {"hop_ns", "hop_gbs", "hop_distance"} & set(data)
+    unknown = set(data) - {"description", "hmat", "node"} - hop
     if unknown:
         raise LabError(f"{path.name}: unknown key {sorted(unknown)[0]!r}")
     try:
         nodes = tuple(Node(**node) for node in data["node"])
-        topology = Topology(name=name, hmat=bool(data["hmat"]), nodes=nodes)
+        topology = Topology(
+            name=name, hmat=bool(data["hmat"]), nodes=nodes, **{key: data[key] for key in hop}
+        )
     except (KeyError, TypeError) as error:
         raise LabError(f"{path.name}: {error}", "compare it with two-tier.toml") from error
-    if any(node.plugged for node in nodes[:-1]):
-        # QEMU's SRAT gives the memory that is to come to the last node.
-        raise LabError(f"{path.name}: only the last node can be plugged")
     return topology.resized(**sizes)

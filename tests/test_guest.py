@@ -16,7 +16,13 @@ TIERS = "cat /sys/devices/virtual/memory_tiering/memory_tier*/nodelist"
 
 
 @pytest.mark.parametrize(
-    ("name", "tiers"), [("two-tier", ["0", "1"]), ("two-tier-nohmat", ["0-1"]), ("one-tier", ["0"])]
+    ("name", "tiers"),
+    [
+        ("two-tier", ["0", "1"]),
+        ("two-tier-nohmat", ["0-1"]),
+        ("one-tier", ["0"]),
+        ("two-sockets", ["0-1", "2-3"]),
+    ],
 )
 def test_topology(name: str, tiers: list[str], base_kernel: KernelImage, out_dir: Path) -> None:
     machine = topology.load(name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cache, guest, instruments, programs
+from lab import cache, guest, instruments, metrics, programs, scenario, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.instruments import AccessSample
@@ -102,6 +102,106 @@ def test_access_known_answers(
 
     empty = instruments.read_access(every, 9)
     assert empty[-1].total < 100
+
+
+# Moves all its memory up, down and up again, and then down and up between two looks.
+WATCHED = """
+import mmap, os, subprocess, sys, time
+from lab.agent import migrate
+
+memory = mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+for i in range(0, len(memory), mmap.PAGESIZE):
+    memory[i] = 1
+pid = os.getpid()
+migrate(pid, [0], 1)
+watch = subprocess.Popen([sys.argv[1], str(pid), "4000", "0"], text=True,
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert watch.stdout.readline() == "READY\\n"
+for source, target in ((1, 0), (0, 1), (1, 0)):
+    migrate(pid, [source], target)
+    watch.stdin.write("look\\n")
+    watch.stdin.flush()
+    time.sleep(1)
+migrate(pid, [0], 1)
+migrate(pid, [1], 0)
+print(watch.communicate()[0])
+"""
+
+
+def test_watch_known_answers(
+    base_kernel: KernelImage, two_tier: Topology, program: dict[str, Path], out_dir: Path
+) -> None:
+    out_dir.mkdir()
+    script = out_dir / "watched.py"
+    script.write_text(WATCHED, encoding="utf-8")
+    command = ["/usr/bin/env", f"PYTHONPATH={cache.PROJECT}", "/usr/bin/python3", script]
+    result = guest.run(
+        base_kernel.image,
+        two_tier,
+        [str(word) for word in (*command, program["watch"])],
+        out_dir=out_dir,
+        timeout_s=120,
+    )
+    output = (out_dir / "output.log").read_text(encoding="utf-8")
+    assert result.exit_code == 0, output
+    line = next(line for line in output.splitlines() if line.startswith("RESULT "))
+    seen = json.loads(line[7:])
+    pages = seen["pages"]
+    assert pages >= 4096, seen
+    # Those that the moving itself holds stay where they are.
+    assert about(seen["promotions"], 3 * pages), seen
+    assert about(seen["promoted_again"], 2 * pages), seen
+    assert about(seen["demotions"], 2 * pages), seen
+
+
+def test_copies_known_answers(
+    base_kernel: KernelImage,
+    two_tier: Topology,
+    plugins: dict[str, Path],
+    program: dict[str, Path],
+    out_dir: Path,
+) -> None:
+    """What read(2) copies is counted, on its node, and user code is not."""
+    out_dir.mkdir()
+    out = out_dir / "copies.json"
+    known = [(SLOW, 64, 20), (FAST, 64, 10), (SLOW, 0, 0)]
+    script = [f"set -e; {program['labmark']} calibrate"]
+    script += [" ".join(map(str, (program["ka_read"], *args))) for args in known]
+    # Reading memory is not reading a file.
+    script.append(f"{program['ka_touch']} {SLOW} 1000 4096 1000")
+    result = guest.run(
+        base_kernel.image,
+        two_tier,
+        "\n".join(script),
+        out_dir=out_dir,
+        timeout_s=180,
+        append="clearcpuid=erms,fsrm",
+        plugins=[
+            instruments.access_plugin(
+                two_tier,
+                out,
+                plugins=plugins,
+                vcpus=[0],
+                copies=instruments.copy_routine(base_kernel.system_map),
+            )
+        ],
+    )
+    assert result.exit_code == 0, result.console
+    for region, (node, pages, times) in enumerate([*known, (SLOW, 0, 0)], start=1):
+        counted = by_node(instruments.read_access(out, region))
+        assert about(counted[node], pages * times * 512), (region, counted)
+        assert about(counted[1 - node], 0), (region, counted)
+
+
+def test_copy_routine_is_found_in_the_symbols(tmp_path: Path) -> None:
+    symbols = tmp_path / "System.map"
+    rows = ("ffffffff81000100 T rep_movs_alternative", "ffffffff81000000 T a")
+    symbols.write_text("\n".join([*rows, "ffffffff81000160 t b", "ffffffff81000170 t c"]))
+    assert instruments.copy_routine(symbols) == (0xFFFFFFFF81000100, 0xFFFFFFFF81000160)
+    symbols.write_text(rows[1])
+    with pytest.raises(LabError, match="rep_movs_alternative"):
+        instruments.copy_routine(symbols)
 
 
 def test_insn_known_answers(
@@ -300,6 +400,7 @@ def test_uncalibrated_is_invalid(tmp_path: Path) -> None:
         ("access", "nodes=512:768,out=/dev/null,lines=1000", 'bad argument "lines=1000"'),
         ("access", "nodes=512:,out=/dev/null", 'bad argument "nodes=512:"'),
         ("access", "out=/dev/null", "needs nodes="),
+        ("access", "nodes=512,out=/dev/null,copies=ff:ffff", 'bad argument "copies=ff:ffff"'),
         ("insn", "symbols=/dev/null,out=/dev/null", "no entry_SYSCALL_64"),
         ("insn", "out=/dev/null", "needs symbols="),
     ],
@@ -329,7 +430,7 @@ bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info)
 	(void)info;
 	return store;
 }}
-
+{qemu}
 int main(void)
 {{
 	qemu_info_t info = {{ .target_name = "x86_64", .system_emulation = true }};
@@ -385,6 +486,41 @@ CALLS_CHECK = """
 	if (runners[0].task->thread)
 		return fprintf(stderr, "new task\\n"), 1;
 """
+# Two vCPUs on two sockets, four nodes of 1, 2, 4 and 8 MiB. An access is to the start of a
+# node; the address stands for itself, since the map is what this test is not about.
+NODES_CHECK = """
+	static const struct { unsigned int cpu; int node; unsigned int times; } steps[] = {
+		{ 0, 0, 5 }, { 0, 1, 3 }, { 0, 2, 2 }, { 0, 3, 1 }, { 2, 1, 7 },
+		{ 2, 3, 4 }, { 1, 0, 9 },
+	};
+	(void)info;
+	nr_vcpus = 4;
+	vcpu_mask = 5;
+	out = stdout;
+	if (!parse_nodes("1:2:4:8"))
+		return 1;
+	on_marker(0, (void *)LAB_CODE_START);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+		for (unsigned int n = 0; n < steps[i].times; n++)
+			on_access(steps[i].cpu, 0, nodes[steps[i].node].start + 4096, NULL);
+	on_marker(0, (void *)LAB_CODE_STOP);
+"""
+# What QEMU would answer: an address is that of RAM.
+HWADDR = """
+struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t vaddr)
+{
+	(void)info;
+	return (struct qemu_plugin_hwaddr *)vaddr;
+}
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *haddr)
+{
+	return !haddr;
+}
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *haddr)
+{
+	return (uint64_t)(uintptr_t)haddr;
+}
+"""
 # Bytes, expected locked, expected rep-prefixed string instruction.
 ENCODINGS = [
     ("f0 ff 07", 1, 0),  # lock incl (%rdi)
@@ -409,9 +545,11 @@ ENCODINGS = [
 ]
 
 
-def unit(plugin: str, body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def unit(
+    plugin: str, body: str, tmp_path: Path, qemu: str = ""
+) -> subprocess.CompletedProcess[str]:
     source, binary = tmp_path / "unit.c", tmp_path / "unit"
-    source.write_text(UNIT.format(plugin=plugin, body=body))
+    source.write_text(UNIT.format(plugin=plugin, body=body, qemu=qemu))
     flags = ["-std=gnu11", "-static", "-Wl,--unresolved-symbols=ignore-all"]
     include = f"-I{instruments.PLUGINS}"
     subprocess.run([programs.COMPILER, *flags, include, source, "-o", binary], check=True)
@@ -424,6 +562,29 @@ def test_other_qemu_is_refused(plugin: str, tmp_path: Path) -> None:
     done = unit(plugin, API_CHECK, tmp_path)
     assert done.returncode == 0
     assert "has plugin interface 2, built for 1" in done.stderr
+
+
+def test_accesses_are_told_apart_by_vcpu_and_node(tmp_path: Path) -> None:
+    """From the plugin's lines to what is local and what was waited for on two sockets."""
+    machine = topology.load("two-sockets")
+    done = unit("access.c", NODES_CHECK, tmp_path, HWADDR)
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "access.jsonl"
+    path.write_text(done.stdout)
+    first, last = instruments.read_access(path, check=False)  # nothing was calibrated
+    assert first.total == 0
+    assert last.nodes == ((5, 3, 2, 1), (0,) * 4, (0, 7, 0, 4), (0,) * 4)
+    near_0 = 5 * 100 + 3 * 180 + 2 * 250 + 1 * 330
+    near_1 = 7 * 100 + 4 * 250
+    assert metrics.socket_point(last, [0, 2], machine)[1:] == (15, 7, 12, near_0 + near_1)
+    assert metrics.socket_point(last, [0], machine)[1:] == (8, 3, 5, near_0)
+    # A result's points have these columns; on a machine with one socket the first three.
+    path.write_text(done.stdout.replace('"valid":false', '"valid":true'))
+    measure = scenario.Measure(instruments=["access"], app_cpus=[0, 2])
+    found = metrics.instruments_of(measure, machine, tmp_path)
+    assert [point[1:] for point in found["access"]] == [[0] * 4, [15, 7, 12, near_0 + near_1]]
+    found = metrics.instruments_of(measure, topology.load("two-tier", fast_cpus=4), tmp_path)
+    assert [point[1:] for point in found["access"]] == [[0, 0], [5, 17]]
 
 
 def test_decoder(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lab import damon, instruments, metrics, report, scenario
+from lab import damon, instruments, metrics, report, scenario, topology
 
 OPS = 100_000
 
@@ -77,16 +77,12 @@ def with_kinds(run: dict[str, Any], **counts: tuple[int, int, int, int]) -> dict
     return run
 
 
-def result(*runs: dict[str, Any], **rules: Any) -> dict[str, Any]:
+def result(
+    *runs: dict[str, Any], machine: dict[str, Any] | None = None, **rules: Any
+) -> dict[str, Any]:
     node = {"name": "fast", "size_mb": 256, "cpus": 2, "latency_ns": 100}
     slow = {"name": "slow", "size_mb": 512, "cpus": 0, "latency_ns": 250}
-    check = {
-        "rival_must_promote": True,
-        "max_promoted_share": 0.0,
-        "same_huge_pages": False,
-        "min_hit_ratio": 0.0,
-        **rules,
-    }
+    check = dataclasses.asdict(scenario.Check(**{"rival_must_promote": True, **rules}))
     made: dict[str, Any] = {
         "schema": scenario.SCHEMA,
         "scenario": "made-up",
@@ -107,7 +103,7 @@ def result(*runs: dict[str, Any], **rules: Any) -> dict[str, Any]:
             },
             "check": check,
         },
-        "machine": {"nodes": [node, slow]},
+        "machine": machine or {"nodes": [node, slow]},
         "contenders": list(runs),
     }
     made["metrics"] = metrics.derive(made)
@@ -227,6 +223,122 @@ def test_shift_too_late_to_measure_anything_after_it() -> None:
     assert figures["t90_first_s"] == pytest.approx(12)
 
 
+def on_sockets(
+    name: str, mode: str, local: int, swap_s: float | None = None, **work: Any
+) -> dict[str, Any]:
+    """80 of 100 accesses a second are fast, ``local`` of them local; for ten seconds after
+    the processes have changed sockets none is.  Slow ones go to the own socket's node.
+    """
+    run = contender(name, mode, 10_000_000, 0, 0.0)
+    local_sum = waited = 0
+    for point in run["access"]:
+        if point[0]:
+            near = 0 if swap_s and 0 < point[0] - swap_s <= 10 else local
+            local_sum += near
+            waited += 100 * near + 180 * (80 - near) + 250 * 20
+        point += [local_sum, waited]
+    run["agent"]["workload"] |= {
+        "procs": [{"cpus": [0], "hot": [90, 0, 10]}, {"cpus": [2, 3], "hot": [20, 70, 5, 5]}],
+        "pages_before": [0, 0, 500, 500],
+        "pages_after": [200, 100, 400, 300],
+        **work,
+    }
+    if swap_s:
+        run["agent"]["workload"]["swap_s"] = swap_s
+    run["agent"]["measured"]["delta"] = {
+        "pgpromote_success": 350 if mode == "tiershift" else 0,
+        "pgdemote_kswapd": 40,
+        "pgmigrate_success": 400,
+    }
+    return run
+
+
+TWO_SOCKETS = dataclasses.asdict(topology.load("two-sockets"))
+
+
+def test_accesses_of_several_sockets() -> None:
+    made = result(
+        on_sockets("none", "none", 0), on_sockets("ours", "tiershift", 60), machine=TWO_SOCKETS
+    )
+    none, ours = made["metrics"]["figures"]["none"], made["metrics"]["figures"]["ours"]
+    assert none["hit_ratio_end"] == ours["hit_ratio_end"] == pytest.approx(0.8)
+    assert (none["local_ratio_end"], none["local_ratio"]) == (0, 0)
+    assert ours["local_ratio_end"] == ours["local_ratio"] == pytest.approx(0.75)
+    assert none["access_ns"] == pytest.approx(0.8 * 180 + 0.2 * 250)
+    assert ours["access_ns"] == pytest.approx(0.6 * 100 + 0.2 * 180 + 0.2 * 250)
+    assert none["memory_ns"] == 60 * (80 * 180 + 20 * 250)
+    assert ours["memory_time"] == pytest.approx(ours["access_ns"] / none["access_ns"])
+    assert "local_before_swap" not in ours and "t90_local_s" not in ours
+    lines = report.notes(made)
+    assert any("fast0 100 ns, fast1 180 ns, slow0 250 ns, slow1 330 ns" in line for line in lines)
+
+
+def test_hot_pages_by_socket() -> None:
+    ours = result(on_sockets("ours", "tiershift", 60), machine=TWO_SOCKETS)
+    figures = ours["metrics"]["figures"]["ours"]
+    assert figures["hot_on_fast"] == pytest.approx((90 + 20 + 70) / 200)
+    assert figures["hot_on_own"] == pytest.approx((90 + 70) / 200)
+    assert figures["hot_on_own_least"] == pytest.approx(0.7)
+    # 350 promotions for 300 pages more on the fast tier; 10 migrations were neither.
+    assert (figures["in_vain"], figures["sideways"]) == (50, 10)
+    shown = {row[0].strip(): row[1] for row in report.table(ours)}
+    assert shown["of the process that has least there"] == "70.0%"
+    # Threads on both sockets have no node of their own.
+    shared = [{"cpus": [0, 2], "hot": [60, 30, 10]}]
+    both = result(on_sockets("ours", "tiershift", 60, procs=shared), machine=TWO_SOCKETS)
+    figures = both["metrics"]["figures"]["ours"]
+    assert figures["hot_on_fast"] == pytest.approx(0.9) and "hot_on_own" not in figures
+
+
+def test_processes_that_change_sockets() -> None:
+    made = result(on_sockets("ours", "tiershift", 60, swap_s=30.0), machine=TWO_SOCKETS)
+    figures = made["metrics"]["figures"]["ours"]
+    assert figures["local_before_swap"] == figures["local_ratio_end"] == pytest.approx(0.75)
+    assert figures["local_ratio"] == pytest.approx(0.75 * 50 / 60)
+    # The share of two seconds is what it was again two seconds after the ten.
+    assert figures["t90_local_s"] == pytest.approx(12)
+    assert any("change sockets once, after 30.0 s (ours)" in line for line in report.notes(made))
+    assert "stroke-dasharray" in report.svg(made)
+
+
+def test_one_socket_has_no_figures_of_several() -> None:
+    run = contender("ours", "tiershift", 10_400_000, 200, 30.0)
+    run["agent"]["workload"] |= {"procs": [{"cpus": [0], "hot": [9, 1]}], "hot_on_fast": 0.5}
+    run["agent"]["workload"] |= {"pages_before": [0, 9], "pages_after": [9, 0]}
+    run["agent"]["measured"]["delta"]["pgmigrate_success"] = 300
+    figures = result(run)["metrics"]["figures"]["ours"]
+    assert figures["hot_on_fast"] == 0.5
+    assert not {"local_ratio", "hot_on_own", "in_vain", "sideways", "pages"} & figures.keys()
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"min_hot_on_own": 0.7, "min_hot_on_fast": 0.9}, None),
+        ({"min_hot_on_own": 0.95}, "70.0% of a process's hot set on its own fast node"),
+        ({"min_hot_on_fast": 0.95}, "90.0% of the hot set on fast nodes, wanted 95%"),
+        ({"max_in_vain_share": 0.05, "max_sideways_share": 0.01}, None),
+        ({"max_in_vain_share": 0.04}, "50 of 1000 pages promoted in vain, allowed 4%"),
+        ({"max_sideways_share": 0.005}, "10 of 1000 pages migrated sideways"),
+    ],
+)
+def test_checks_for_several_sockets(rules: dict[str, Any], words: str | None) -> None:
+    made = result(on_sockets("ours", "tiershift", 60), machine=TWO_SOCKETS, **rules)
+    assert len(made["failures"]) == (words is not None)
+    assert not words or words in made["failures"][0]
+    # They are ours to keep.
+    rival = on_sockets("n2", "numab2", 60)
+    rival["agent"]["measured"]["delta"]["pgpromote_success"] = 350
+    assert result(rival, machine=TWO_SOCKETS, **rules)["failures"] == []
+
+
+def test_check_without_its_figure_fails() -> None:
+    rules: dict[str, Any] = {"min_hot_on_own": 0.95, "max_sideways_share": 0.05}
+    run = contender("ours", "tiershift", 1, 9, 1.0)
+    failures = result(run, **rules)["failures"]
+    assert len(failures) == 2 and all("unknown" in failure for failure in failures)
+
+
 def test_legend_of_many_contenders_stays_in_the_plot() -> None:
     runs = [contender(f"c{n}", "none", 1, 0, None) for n in range(6)]
     plot = ET.fromstring(report.svg(result(*runs)))
@@ -258,6 +370,36 @@ def test_noise_is_measured_by_twins_and_shown() -> None:
 )
 def test_checks_that_fail(run: dict[str, Any], rules: dict[str, Any], words: str) -> None:
     assert any(words in failure for failure in result(run, **rules)["failures"])
+
+
+def watched(promotions: int, again: int) -> dict[str, Any]:
+    run = contender("ours", "tiershift", 1, 200, None)
+    run["agent"]["watch"] = {"promotions": promotions, "promoted_again": again}
+    return run
+
+
+def test_pages_promoted_again_fail_the_check() -> None:
+    few, many = (result(watched(1000, n), max_promoted_again=0.1) for n in (100, 101))
+    assert not few["failures"]
+    assert "10.1% of what was promoted" in many["failures"][0]
+    assert few["metrics"]["figures"]["ours"]["again_share"] == 0.1
+    assert not result(watched(0, 0), max_promoted_again=0.1)["failures"]
+
+
+def test_a_better_rival_fails_the_check() -> None:
+    ours, worse = (contender("ours", "tiershift", 1, 200, rise) for rise in (5, None))
+    rival = contender("n2", "numab2", 1, 200, 5)
+    assert not result(rival, ours, no_rival_better=True)["failures"]
+    failures = result(rival, worse, no_rival_better=True)["failures"]
+    assert failures == ["ours: hit ratio 10.0% is below that of n2"]
+
+
+@pytest.mark.parametrize(("pages", "failures"), [(100, 1), (10_000, 0)])
+def test_pages_of_a_file_count_as_placed(pages: int, failures: int) -> None:
+    run = contender("ours", "tiershift", 1, 9, None)
+    run["agent"]["placement"] = None
+    run["agent"]["workload"]["file_pages"] = pages
+    assert len(result(run, max_promoted_share=0.01)["failures"]) == failures
 
 
 def test_split_huge_page_fails_the_check() -> None:

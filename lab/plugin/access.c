@@ -6,6 +6,10 @@
  * addresses. The kernel is not instrumented at all. A line of JSON every
  * period_ms, cumulative since START, so that the host can follow a run.
  *
+ * With copies=START:END it counts instead what read(2) loads: the loads from kernel
+ * memory by the kernel's instructions at these addresses, those of the routine that
+ * copies to user memory. User code is not counted then.
+ *
  * Arguments:
  *   nodes=MB:MB:...	sizes of the machine's nodes, in order (0 = no memory)
  *   out=FILE		JSON lines, flushed one by one
@@ -14,6 +18,7 @@
  *			that miss a direct-mapped model cache of N 64-byte lines
  *			per vCPU, to stand for accesses that reach memory
  *   vcpus=MASK		count these vCPUs only (default: all)
+ *   copies=START:END	see above; addresses of the kernel, which must not be moved
  *
  * What one count is: one memory operation as QEMU performs it. A 16-byte SSE
  * load is two, an atomic read-modify-write is one, each iteration of a
@@ -62,6 +67,7 @@ static struct vcpu {
 static struct node nodes[LAB_MAX_NODES];
 static unsigned int nr_nodes, nr_vcpus;
 static uint64_t period_ms = 500, lines, vcpu_mask = ~0ULL;
+static uint64_t copy_start, copy_end;	/* both 0: count user code */
 static FILE *out;
 
 /* Zero while stopped, else the number of the current START. Read by all. */
@@ -200,6 +206,13 @@ static void on_access(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t vad
 	}
 }
 
+/* What the copying routine loads from the kernel's memory is what is read. */
+static void on_copy(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *udata)
+{
+	if (!qemu_plugin_mem_is_store(info) && !is_user(vaddr))
+		on_access(cpu, info, vaddr, udata);
+}
+
 /* A load of a byte that the guest says is on node @udata. */
 static void on_calibrate(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
 			 void *udata)
@@ -264,9 +277,18 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		unsigned int code;
 
-		if (!is_user(qemu_plugin_insn_vaddr(insn)))
+		if (!is_user(qemu_plugin_insn_vaddr(insn))) {
+			uint64_t pc = qemu_plugin_insn_vaddr(insn);
+
+			if (pc >= copy_start && pc < copy_end)
+				qemu_plugin_register_vcpu_mem_cb(insn, on_copy,
+								 QEMU_PLUGIN_CB_NO_REGS,
+								 QEMU_PLUGIN_MEM_RW, NULL);
 			continue;
+		}
 		code = marker_code(insn);
+		if (!code && copy_end)
+			continue;
 		if (!code)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_access,
 							 QEMU_PLUGIN_CB_NO_REGS,
@@ -316,6 +338,18 @@ static bool parse_nodes(const char *text)
 	}
 }
 
+static bool parse_copies(const char *text)
+{
+	char *end;
+
+	copy_start = strtoull(text, &end, 16);
+	if (end == text || *end != ':' || is_user(copy_start))
+		return false;
+	text = end + 1;
+	copy_end = strtoull(text, &end, 16);
+	return end != text && !*end && copy_end > copy_start;
+}
+
 static bool parse_arg(const char *arg)
 {
 	const char *value;
@@ -332,6 +366,8 @@ static bool parse_arg(const char *arg)
 		return arg_number(value, &lines) && !(lines & (lines - 1));
 	if ((value = arg_value(arg, "vcpus")))
 		return arg_number(value, &vcpu_mask) && vcpu_mask;
+	if ((value = arg_value(arg, "copies")))
+		return parse_copies(value);
 	return false;
 }
 

@@ -25,6 +25,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,7 +34,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -296,8 +299,8 @@ LAB_UNUSED static void page_nodes(char *base, size_t npages, int *node)
 	}
 }
 
-/* Place a region on a node, page by page, whatever node it is on now. */
-LAB_UNUSED static void region_place(char *base, size_t npages, int to)
+/* Place a region on nodes, page by page in turn, whatever node it is on now. */
+LAB_UNUSED static void region_spread(char *base, size_t npages, const int *to, size_t nr)
 {
 	enum { CHUNK = 2048 };
 	void *addr[CHUNK];
@@ -308,11 +311,16 @@ LAB_UNUSED static void region_place(char *base, size_t npages, int to)
 
 		for (size_t j = 0; j < n; j++) {
 			addr[j] = base + (i + j) * PAGE_SZ;
-			want[j] = to;
+			want[j] = to[(i + j) % nr];
 		}
 		if (syscall(SYS_move_pages, 0, n, addr, want, got, 2 /* MPOL_MF_MOVE */) < 0)
-			die("move_pages to node %d: %s", to, strerror(errno));
+			die("move_pages to node %d: %s", want[0], strerror(errno));
 	}
+}
+
+LAB_UNUSED static void region_place(char *base, size_t npages, int to)
+{
+	region_spread(base, npages, &to, 1);
 }
 
 struct residency {
@@ -428,12 +436,21 @@ LAB_UNUSED static void progress(double t, uint64_t ops)
  * A team of worker threads that do a share of the work each.  The caller is
  * the reporter: it starts the clock, prints progress once a second, and stops
  * the clock when the last worker is done.
+ *
+ * With team_run_procs() the workers belong to several processes.  Each has
+ * memory of its own, which setup() makes before READY and finish() looks at
+ * after STOP.  The team is in memory that they share then (team_alloc()), and
+ * the caller has no part in the work.
  */
 struct team {
-	unsigned int threads;
+	unsigned int threads;		/* of each process */
+	unsigned int procs;		/* 0: threads of the caller */
 	void (*work)(struct team *t, unsigned int id);
 	void (*prepare)(void);		/* after the placement, before START */
+	void (*setup)(struct team *t, unsigned int proc);
+	void (*finish)(struct team *t, unsigned int proc);
 	pthread_barrier_t gate;
+	pthread_barrier_t step;		/* of the processes: set up; STOP */
 	double deadline;		/* 0: until the work is done */
 	double t0;
 	double seconds;			/* out: the measured interval */
@@ -448,11 +465,26 @@ struct team_arg {
 	unsigned int id;
 };
 
+/* Memory that processes share, with zeros in it. */
+LAB_UNUSED static void *shared_alloc(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("no shared memory: %s", strerror(errno));
+	return p;
+}
+
+LAB_UNUSED static unsigned int team_workers(const struct team *t)
+{
+	return t->threads * (t->procs ?: 1);
+}
+
 LAB_UNUSED static uint64_t team_ops(const struct team *t)
 {
 	uint64_t n = 0;
 
-	for (unsigned int i = 0; i < t->threads; i++)
+	for (unsigned int i = 0; i < team_workers(t); i++)
 		n += atomic_load_explicit(&t->done[i].ops, memory_order_relaxed);
 	return n;
 }
@@ -468,28 +500,48 @@ LAB_UNUSED static void *team_thread(void *p)
 {
 	struct team_arg *a = p;
 
-	pin_nth(a->id);
+	pin_nth(a->id % a->t->threads);
 	pthread_barrier_wait(&a->t->gate);
 	a->t->work(a->t, a->id);
 	atomic_fetch_sub(&a->t->running, 1);
 	return NULL;
 }
 
-LAB_UNUSED static void team_run(struct team *t)
+LAB_UNUSED static void team_init(struct team *t)
 {
-	pthread_t th[64];
-	struct team_arg arg[64];
+	pthread_barrierattr_t attr;
+
+	if (!team_workers(t) || t->threads > 64 || t->procs > 64 || team_workers(t) > 64)
+		die("--threads must be 1..64");
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&t->gate, &attr, team_workers(t) + 1);
+	pthread_barrier_init(&t->step, &attr, t->procs + 1);
+	atomic_store(&t->running, team_workers(t));
+}
+
+/* Start this process's workers, the first of which is number @first. */
+LAB_UNUSED static void team_start(struct team *t, unsigned int first, pthread_t *th,
+				  struct team_arg *arg)
+{
+	for (unsigned int i = 0; i < t->threads; i++) {
+		arg[i] = (struct team_arg){ t, first + i };
+		if (pthread_create(&th[i], NULL, team_thread, &arg[i]))
+			die("cannot start thread %u", first + i);
+	}
+}
+
+LAB_UNUSED static void team_join(struct team *t, pthread_t *th)
+{
+	for (unsigned int i = 0; i < t->threads; i++)
+		pthread_join(th[i], NULL);
+}
+
+/* From READY to STOP. */
+LAB_UNUSED static void team_report(struct team *t)
+{
 	double next;
 
-	if (!t->threads || t->threads > 64)
-		die("--threads must be 1..64");
-	pthread_barrier_init(&t->gate, NULL, t->threads + 1);
-	atomic_store(&t->running, t->threads);
-	for (unsigned int i = 0; i < t->threads; i++) {
-		arg[i] = (struct team_arg){ t, i };
-		if (pthread_create(&th[i], NULL, team_thread, &arg[i]))
-			die("cannot start thread %u", i);
-	}
 	ready_and_wait();
 	if (t->prepare) {
 		t->prepare();
@@ -508,9 +560,70 @@ LAB_UNUSED static void team_run(struct team *t)
 	}
 	lab_stop();
 	t->seconds = now_s() - t->t0;
-	for (unsigned int i = 0; i < t->threads; i++)
-		pthread_join(th[i], NULL);
+}
+
+LAB_UNUSED static void team_run(struct team *t)
+{
+	pthread_t th[64];
+	struct team_arg arg[64];
+
+	team_init(t);
+	team_start(t, 0, th, arg);
+	team_report(t);
+	team_join(t, th);
 	printf("DONE\n");
+}
+
+LAB_UNUSED __attribute__((noreturn))
+static void team_process(struct team *t, unsigned int proc)
+{
+	pthread_t th[64];
+	struct team_arg arg[64];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGCHLD, SIG_DFL);
+	t->setup(t, proc);
+	team_start(t, proc * t->threads, th, arg);
+	pthread_barrier_wait(&t->step);
+	team_join(t, th);
+	pthread_barrier_wait(&t->step);
+	t->finish(t, proc);
+	_exit(0);
+}
+
+/* Also while we wait for others, or they would wait for ever: then all end. */
+LAB_UNUSED static void team_reap(int sig)
+{
+	int status;
+
+	(void)sig;
+	while (waitpid(-1, &status, WNOHANG) > 0)
+		if (status)
+			_exit(1);
+}
+
+LAB_UNUSED static void team_run_procs(struct team *t)
+{
+	struct sigaction reap = { .sa_handler = team_reap, .sa_flags = SA_RESTART };
+	int status;
+
+	team_init(t);
+	sigaction(SIGCHLD, &reap, NULL);
+	for (unsigned int i = 0; i < t->procs; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			team_process(t, i);
+		if (pid < 0)
+			die("cannot start process %u", i);
+	}
+	pthread_barrier_wait(&t->step);
+	team_report(t);
+	printf("DONE\n");
+	pthread_barrier_wait(&t->step);
+	while (wait(&status) > 0)
+		if (status)
+			_exit(1);
 }
 
 #endif /* LAB_COMMON_H */
