@@ -12,12 +12,22 @@ from lab import guest, ktap, selftests, topology
 from lab.build import KernelImage
 from lab.ktap import Case
 from lab.selftests import Program
+from lab.topology import Topology
 
-TIER = (Program("promote_test", timeout_s=180), Program("kmmscand_test", timeout_s=300))
+TIER = (
+    Program("promote_test", timeout_s=180),
+    Program("kmmscand_test", timeout_s=300),
+    # What is not listed takes too long: EDGE
+    Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
+    Program("kmmscand_control_test", "prctl inherit files opt_out"),
+)
 EDGE = (
     Program("kmmscand_edge_test", timeout_s=400),
     Program("kmmscand_rule_test", timeout_s=300),
+    Program("kmmscand_cache_test", timeout_s=300),
+    Program("kmmscand_control_test", timeout_s=300),
 )
+TARGET = (Program("kmmscand_target_test", timeout_s=500),)
 HOTPLUG = (
     # Before the slow node has had any memory
     Program("kmmscand_test", label="one-tier"),
@@ -153,14 +163,61 @@ BROKEN_LONG = (
     ("policy", "kmmscand_rule_test", "task_bound"),
     ("policy", "kmmscand_rule_test", "cpuset"),
     ("policy", "kmmscand_rule_test", "read_once"),
+    ("policy", "kmmscand_cache_test", "noreuse"),
+    ("policy", "kmmscand_cache_test", "reader_bound"),
+    ("policy", "kmmscand_cache_test", "tmpfs_bound"),
+    ("cache_off", "kmmscand_cache_test", "off"),
+    ("cache_once", "kmmscand_cache_test", "stream"),
+    ("cache_part", "kmmscand_cache_test", "parts"),
+    ("cache_mapped", "kmmscand_cache_test", "mapped"),
+    ("opt_out", "kmmscand_control_test", "opt_out"),
+    ("opt_out", "kmmscand_control_test", "scale"),
+    ("weight", "kmmscand_control_test", "off"),
+    ("weight", "kmmscand_control_test", "off_shared"),
+    ("weight", "kmmscand_control_test", "shares"),
+    ("weight", "kmmscand_control_test", "tree"),
+    ("max", "kmmscand_control_test", "max"),
+    ("max", "kmmscand_control_test", "max_above"),
+)
+# The same, on a machine with two sockets
+BROKEN_TARGET = (
+    ("vote", "kmmscand_target_test", "vote"),
+    ("target", "kmmscand_target_test", "vote"),
+    ("policy", "kmmscand_target_test", "policy"),
+    ("policy", "kmmscand_target_test", "full"),
+    ("spatial", "kmmscand_target_test", "spatial"),
+    ("confirm", "kmmscand_target_test", "confirm"),
+    ("sideways", "kmmscand_target_test", "moved"),
 )
 # Broken by KUnit itself, which expects it to show
-BROKEN_IN_KUNIT = {"sweep"}
+BROKEN_IN_KUNIT = {"bounce", "regret", "sweep"}
 SWITCHES = "/sys/kernel/debug/tier"
 
 
+def _two_sockets() -> Topology:
+    return topology.load("two-sockets", fast0_mb=256, fast1_mb=256, slow0_mb=256, slow1_mb=256)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flavour", ["tiershift", "debug"])
+def test_target_selftests(
+    flavour: str, request: pytest.FixtureRequest, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """To which of two fast nodes?  Needs a machine that has them."""
+    kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
+    programs = selftests.programs(kernel, "tier")
+    cases = selftests.run_programs(
+        kernel, programs, TARGET, _two_sockets(), out_dir, prepare="true"
+    )
+    assert any(case.outcome == "pass" for found in cases.values() for case in found)
+    _report(subtests, cases)
+
+
 def _assert_noticed(
-    broken: tuple[tuple[str, str, str], ...], kernel: KernelImage, out_dir: Path
+    broken: tuple[tuple[str, str, str], ...],
+    kernel: KernelImage,
+    out_dir: Path,
+    machine: Topology | None = None,
 ) -> None:
     wanted = tuple(
         Program(
@@ -176,7 +233,7 @@ def _assert_noticed(
         kernel,
         selftests.programs(kernel, "tier"),
         wanted,
-        topology.load("two-tier", fast_mb=768, slow_mb=512),
+        machine or topology.load("two-tier", fast_mb=768, slow_mb=512),
         out_dir,
         prepare=f"ls {SWITCHES} > {out_dir}/switches",
     )
@@ -184,7 +241,8 @@ def _assert_noticed(
     assert outcomes == {program.key: ["fail"] for program in wanted}, cases
     # None is without a test.
     found = set(re.findall(r"^fault_(\w+)$", (out_dir / "switches").read_text(), re.MULTILINE))
-    assert found == {switch for switch, *_ in BROKEN + BROKEN_LONG} | BROKEN_IN_KUNIT
+    tested = {switch for switch, *_ in BROKEN + BROKEN_LONG + BROKEN_TARGET}
+    assert found == tested | BROKEN_IN_KUNIT
 
 
 def test_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
@@ -196,6 +254,12 @@ def test_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) 
 def test_more_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
     """Too long for `make test`: `make soak` runs it."""
     _assert_noticed(BROKEN_LONG, debug_kernel, out_dir)
+
+
+@pytest.mark.long
+def test_wrong_targets_are_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
+    """Too long for `make test`, too."""
+    _assert_noticed(BROKEN_TARGET, debug_kernel, out_dir, _two_sockets())
 
 
 @pytest.mark.parametrize("name", ["one-tier", "two-tier-nohmat"])

@@ -78,8 +78,8 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 			    close->begun + msecs_to_jiffies(kmmscand_close_msecs(close)));
 	if (ret == -ESRCH)
 		return ret;
-	/* Where nothing was accessed for long, nothing is hot. */
-	if (pass->young != young)
+	/* Where nothing was accessed for long, nothing is hot; fast pages are not counted. */
+	if (pass->young != young || pass->sideways)
 		kmmscand_close_add(close, state, start, ret == 1 ? ULONG_MAX : pass->next,
 				   ret == 1);
 	else if (ret == 1)

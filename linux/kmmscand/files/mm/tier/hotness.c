@@ -12,6 +12,9 @@
  *
  * A folio of any size uses the record of its first frame.
  *
+ * Where there is a choice of fast nodes, a byte per frame tells where the page should
+ * go (hotness_aim()).  It is worth as much as the record: nothing without history.
+ *
  * Time is counted in epochs, one per scan period, of two ticks.  A record remembers in
  * which tick it was touched last and is shifted at the next touch.  hotness_next_epoch()
  * sees to it that no record gets so old that its stamp becomes ambiguous.
@@ -52,6 +55,7 @@
 
 #include "fault.h"
 #include "hotness.h"
+#include "target.h"
 
 /*
  * Records of one cache-friendly piece of a section are summed up by one word, so that
@@ -71,6 +75,7 @@ struct hotness_section {
 	struct rcu_head rcu;
 	int nid;
 	u16 *record;			/* PAGES_PER_SECTION of them */
+	u8 *aim;			/* as many, see target.h; NULL with one fast node */
 	u16 block[HOTNESS_BLOCKS];
 };
 
@@ -256,6 +261,47 @@ out:
 }
 
 /**
+ * hotness_untouched - leave out what has been recorded in a look already
+ * @pfns:   first frames of folios; those that remain are moved to the front
+ * @nr:     number of frames
+ * @epoch:  of the look
+ * @second: it is the second look of a close visit, or the only one of the epoch
+ *
+ * For sources that see the same pages again and again within a look.  Who is left out
+ * is not tracked, or hotness_touch() would do nothing and return 0.  Who remains may have
+ * been recorded as soon as this returns.
+ *
+ * Context: any; only RCU is used.
+ * Return: how many remain.
+ */
+unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
+			       bool second)
+{
+	const u8 tick = 2 * epoch + second;
+	struct hotness_section *section = NULL;
+	unsigned long number = 0;
+	unsigned int i, left = 0;
+
+	rcu_read_lock();
+	for (i = 0; i < nr; i++) {
+		u16 record;
+
+		/* Neighbours are in one section, most of the time. */
+		if (!section || pfn_to_section_nr(pfns[i]) != number) {
+			number = pfn_to_section_nr(pfns[i]);
+			section = xa_load(&hotness_sections, number);
+			if (!section)
+				continue;
+		}
+		record = READ_ONCE(section->record[pfns[i] & ~PAGE_SECTION_MASK]);
+		if (record >> 8 != tick || !(record & 1))
+			pfns[left++] = pfns[i];
+	}
+	rcu_read_unlock();
+	return left;
+}
+
+/**
  * hotness_forget - frames are about to get new owners
  * @pfn: first page frame; need not be tracked or even exist any more
  * @nr:  number of frames
@@ -274,6 +320,49 @@ void hotness_forget(unsigned long pfn, unsigned long nr)
 		if (section)
 			WRITE_ONCE(section->record[pfn & ~PAGE_SECTION_MASK], 0);
 	}
+	rcu_read_unlock();
+}
+
+/**
+ * hotness_aim - say where a page should go that is about to be touched
+ * @pfn:    first frame of the folio
+ * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
+ * @second: likewise, and true for hotness_touch()
+ * @aim:    slot, and whether the page may go elsewhere; see target.h
+ * @was:    @aim of the same address space in its last pass
+ *
+ * Before the touch, so that no page is promoted before it is known where it may go.
+ *
+ * Context: any; only RCU and atomics are used.
+ */
+void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was)
+{
+	u8 old, new, known, tick = 2 * epoch + second;
+	struct hotness_section *section;
+	unsigned int index;
+	u16 record;
+
+	rcu_read_lock();
+	section = hotness_find(pfn, &index);
+	if (!section || !section->aim)
+		goto out;
+	record = READ_ONCE(section->record[index]);
+	old = READ_ONCE(section->aim[index]);
+	do {
+		/*
+		 * Without history it is of another owner, or of long ago.  But somebody else
+		 * may have recorded the page in a later look.
+		 */
+		known = 0;
+		if (hotness_aged(record, tick, HOTNESS_MAX_SHIFT + 1) ||
+		    ((u8)record && (u8)((record >> 8) - tick - 1) < HOTNESS_FRESH_TICKS))
+			known = old;
+		new = target_merge(known, aim, was, known && (u8)(record >> 8) == tick);
+		if (new == old)
+			break;
+		/* Fully ordered, for hotness_select() */
+	} while (!try_cmpxchg(&section->aim[index], &old, new));
+out:
 	rcu_read_unlock();
 }
 
@@ -411,19 +500,46 @@ static struct hotness_section *hotness_next_section(unsigned long *nr, int nid)
 	return section;
 }
 
+/* Does a page count?  What is known of its group is updated. */
+static bool hotness_group_count(struct hotness_groups *groups, int nid, unsigned long pfn,
+				unsigned int score, unsigned long pages)
+{
+	struct hotness_group *group = &groups->group[tier_group(pfn_to_page(pfn))];
+
+	if (score >= groups->warm_score)
+		group->warm += pages;
+	if (score >= groups->regret_score && !tier_fault(REGRET) && tier_demoted_take(nid, pfn))
+		groups->regretted += pages;
+	return score >= groups->min_score + group->points;
+}
+
+/* Is a page hot enough, considering who owns it and where it comes from? */
+static bool hotness_group_select(const struct hotness_groups *groups, int nid,
+				 unsigned long pfn, unsigned int score, unsigned int min_score)
+{
+	if (groups && score < groups->min_score +
+			      groups->group[tier_group(pfn_to_page(pfn))].points)
+		return false;
+	return score >= min_score + HOTNESS_BOUNCE_POINTS || score == HOTNESS_MAX_SCORE ||
+	       tier_fault(BOUNCE) || !tier_would_bounce(nid, pfn);
+}
+
 /**
  * hotness_count - how many pages of a node have which score?
  * @nid:       slow node
  * @histogram: result: base pages that were touched in this or in the last epoch, by score
+ * @groups:    what to look for by group, and the result, which is added; or NULL
+ * @filter:    who has a say in what counts, or NULL
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
  * Return: false if it could not be done, because memory goes offline just now.
  */
-bool hotness_count(int nid, struct hotness_histogram *histogram)
+bool hotness_count(int nid, struct hotness_histogram *histogram,
+		   struct hotness_groups *groups, struct hotness_filter *filter)
 {
 	struct hotness_section *section;
+	unsigned long nr, pfn, pages;
 	unsigned int i, score;
-	unsigned long nr;
 
 	memset(histogram, 0, sizeof(*histogram));
 	histogram->since = hotness_tick() - HOTNESS_FRESH_TICKS + 1;
@@ -431,8 +547,18 @@ bool hotness_count(int nid, struct hotness_histogram *histogram)
 		return false;
 	for (nr = 0; (section = hotness_next_section(&nr, nid)); nr++) {
 		for (i = 0; (i = hotness_next_fresh(section, i, histogram->since,
-						    &score)) < PAGES_PER_SECTION; i++)
-			histogram->pages[score] += hotness_pages(section_nr_to_pfn(nr) + i);
+						    &score)) < PAGES_PER_SECTION; i++) {
+			pfn = section_nr_to_pfn(nr) + i;
+			pages = hotness_pages(pfn);
+			if (!pages)
+				continue;
+			/* What cannot be promoted is neither warm nor regretted. */
+			if (groups && (!filter || filter->competes(filter, pfn)) &&
+			    !hotness_group_count(groups, nid, pfn, score, pages))
+				continue;
+			if (!filter || filter->counts(filter, pfn, pages, score))
+				histogram->pages[score] += pages;
+		}
 	}
 	put_online_mems();
 	return true;
@@ -443,13 +569,15 @@ bool hotness_count(int nid, struct hotness_histogram *histogram)
  * @nid:        slow node
  * @min_score:  least score, at least 1
  * @cursor:     zero at first, but for @since of the histogram by which @min_score was
- *              chosen; where the next call goes on
- * @ranges:     filled, in the order of the page frames, neighbours merged; the target
- *              is left to the caller
+ *              chosen, and what was asked for with it; where the next call goes on
+ * @ranges:     filled, in the order of the page frames, neighbours merged; instead of a
+ *              node there is a slot and whether they may go elsewhere (target.h), or 0 if
+ *              there is only one fast node
  * @max_ranges: size of @ranges
  * @max_pages:  base pages to stop at; one folio may exceed it
  *
- * Nothing is reserved: what is selected stays in the table until it is forgotten.
+ * Nothing is reserved: what is selected stays in the table until it is forgotten.  A page
+ * that was promoted and demoted lately has to be HOTNESS_BOUNCE_POINTS hotter.
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
  * Return: number of ranges; 0 when the node has no more, or memory goes offline just now.
@@ -458,10 +586,13 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 			    struct tier_range *ranges, unsigned int max_ranges,
 			    unsigned long max_pages)
 {
+	struct hotness_filter *filter = cursor->filter;
 	struct hotness_section *section;
 	unsigned long pfn, pages, sum = 0;
 	struct tier_range *last = NULL;
 	unsigned int nr = 0, score;
+	bool merge;
+	u8 aim = 0;
 
 	if (!try_get_online_mems())
 		return 0;
@@ -473,17 +604,29 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 				continue;
 			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
 			pages = hotness_pages(pfn);
-			if (!pages)
+			if (!pages || !hotness_group_select(cursor->groups, nid, pfn, score,
+							    min_score))
 				continue;
-			if (sum >= max_pages)
+			if (section->aim) {
+				/* After the record; pairs with hotness_aim() */
+				smp_rmb();
+				aim = READ_ONCE(section->aim[cursor->index]);
+				if (target_stays(aim) ||
+				    ((aim & TARGET_STRICT) &&
+				     (cursor->closed & BIT(aim & TARGET_SLOT))))
+					continue;
+				aim = target_wanted(aim) | (aim & TARGET_STRICT);
+			}
+			merge = last && last->pfn + last->nr == pfn && last->nid == aim;
+			if (sum >= max_pages || (!merge && nr == max_ranges))
 				goto out;
-			if (last && last->pfn + last->nr == pfn) {
+			if (filter && !filter->selects(filter, pfn, pages, score))
+				continue;
+			if (merge) {
 				last->nr += pages;
 			} else {
-				if (nr == max_ranges)
-					goto out;
 				last = &ranges[nr++];
-				*last = (struct tier_range) { .pfn = pfn, .nr = pages };
+				*last = (struct tier_range) { .pfn = pfn, .nr = pages, .nid = aim };
 			}
 			sum += pages;
 		}
@@ -524,7 +667,11 @@ static int hotness_add_section(unsigned long nr, int nid)
 		return -ENOMEM;
 	section->record = kvcalloc(PAGES_PER_SECTION, sizeof(*section->record),
 				   GFP_KERNEL | __GFP_NOWARN);
-	if (!section->record) {
+	if (target_matters())
+		section->aim = kvzalloc(PAGES_PER_SECTION, GFP_KERNEL | __GFP_NOWARN);
+	if (!section->record || (target_matters() && !section->aim)) {
+		kvfree(section->record);
+		kvfree(section->aim);
 		kfree(section);
 		return -ENOMEM;
 	}
@@ -533,6 +680,7 @@ static int hotness_add_section(unsigned long nr, int nid)
 	err = xa_err(xa_store(&hotness_sections, nr, section, GFP_KERNEL));
 	if (err) {
 		kvfree(section->record);
+		kvfree(section->aim);
 		kfree(section);
 	}
 	return err;
@@ -547,6 +695,7 @@ static void hotness_del_section(unsigned long nr)
 	section = xa_erase(&hotness_sections, nr);
 	if (section) {
 		kvfree_rcu_mightsleep(section->record);
+		kvfree_rcu_mightsleep(section->aim);
 		kfree_rcu(section, rcu);
 	}
 }

@@ -8,6 +8,7 @@
 #include <linux/bitops.h>
 #include <linux/minmax.h>
 #include <linux/nodemask.h>
+#include <linux/tier.h>
 #include <linux/types.h>
 
 /*
@@ -39,20 +40,71 @@
 
 static_assert(2 * (HOTNESS_HORIZON + HOTNESS_SWEEP_EPOCHS) < 256);
 
+/* Points beyond the others' that a page needs to be promoted once more; see bounce.c */
+#define HOTNESS_BOUNCE_POINTS	2
+
 /* Page frames by score: how many, in base pages, and that were touched since when */
 struct hotness_histogram {
 	unsigned long pages[HOTNESS_MAX_SCORE + 1];
 	u8 since;
 };
 
-/* Where a selection goes on, among pages touched since a tick; see hotness_select() */
+/**
+ * struct hotness_group - pages of some memory control groups; see tier_group()
+ * @points:	beyond @min_score, to count and to be selected
+ * @warm:	base pages that reach @warm_score
+ */
+struct hotness_group {
+	unsigned int points;
+	unsigned long warm;
+};
+
+/**
+ * struct hotness_groups - what a promoter wants to know besides the histogram, and demands
+ * @warm_score:		of pages that could be promoted if there was nothing better
+ * @regret_score:	of pages that had better not been demoted
+ * @min_score:		of pages that count
+ * @regretted:		base pages that were demoted lately, and reach @regret_score; each
+ *			counts once
+ * @group:		by tier_group()
+ */
+struct hotness_groups {
+	unsigned int warm_score;
+	unsigned int regret_score;
+	unsigned int min_score;
+	unsigned long regretted;
+	struct hotness_group group[TIER_GROUPS];
+};
+
+/**
+ * struct hotness_filter - somebody who is asked for each folio
+ * @competes: could it be promoted at all?
+ * @counts:  does it count, in hotness_count()?
+ * @selects: may it be selected, in hotness_select()?  If so, it is.
+ *
+ * All are told the first frame, the number of base pages, and the score.  They may sleep,
+ * and have no reference to the folio, only the memory hotplug lock.
+ */
+struct hotness_filter {
+	bool (*competes)(struct hotness_filter *filter, unsigned long pfn);
+	bool (*counts)(struct hotness_filter *filter, unsigned long pfn, unsigned long nr,
+		       unsigned int score);
+	bool (*selects)(struct hotness_filter *filter, unsigned long pfn, unsigned long nr,
+			unsigned int score);
+};
+
+/*
+ * Where a selection goes on, among pages touched since a tick, and who else has a say; see
+ * hotness_select()
+ */
 struct hotness_cursor {
 	unsigned long section;
 	unsigned int index;
 	u8 since;
+	u32 closed;		/* slots to which nothing can go; see target.h */
+	const struct hotness_groups *groups;
+	struct hotness_filter *filter;
 };
-
-struct tier_range;
 
 int hotness_enable(const nodemask_t *slow);
 int hotness_populate(const nodemask_t *slow);
@@ -63,10 +115,14 @@ unsigned int hotness_touch(unsigned long pfn, unsigned int shift);
 unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
 				 unsigned int shift);
 void hotness_touch_known(unsigned long pfn);
+unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
+			       bool second);
+void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was);
 void hotness_forget(unsigned long pfn, unsigned long nr);
 int hotness_news(void);
 void hotness_add_news(void);
-bool hotness_count(int nid, struct hotness_histogram *histogram);
+bool hotness_count(int nid, struct hotness_histogram *histogram,
+		   struct hotness_groups *groups, struct hotness_filter *filter);
 unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_cursor *cursor,
 			    struct tier_range *ranges, unsigned int max_ranges,
 			    unsigned long max_pages);

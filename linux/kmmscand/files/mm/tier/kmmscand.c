@@ -5,10 +5,13 @@
  *   kmmscand<N>    scanners, one per top-tier node with CPUs, for the processes that
  *                  run there: find address spaces (mms.c), read and clear Accessed
  *                  bits (scan.c), where it is needed twice in a short while (close.c)
+ *   readers        of unmapped page cache: no threads of ours, read(2) tells (cache.c)
  *   hotness table  two bytes per slow page frame (hotness.c), all that the two kinds
  *                  of threads share
  *   kpromoted<N>   promoters, one per slow node: choose the hottest pages that can be
  *                  afforded (kpromoted.c, policy.h) and hand them to tier_promote()
+ *   control        processes that do not want to be scanned, or less often (prctl.c), and
+ *                  memory control groups with weights and limits (memcg.c, share.c)
  *
  * The application sees no hint fault, and neither scanning nor migration is done in its
  * context.
@@ -60,10 +63,14 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "cache.h"
+#include "control.h"
+#include "confirm.h"
 #include "events.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
+#include "target.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/kmmscand.h>
@@ -94,6 +101,7 @@ struct kmmscand_scanner {
 	unsigned int round;
 	unsigned int done;		/* rounds; the promoters read it */
 	struct kmmscand_close close;
+	unsigned int window_ms;		/* that promoters ask for; 0: no close visits */
 	bool longer;			/* windows than in the round before */
 	unsigned int long_ms;		/* the longest pass lately */
 	unsigned int unfinished;	/* passes, in the last round and in this one */
@@ -313,7 +321,8 @@ static struct task_struct *kmmscand_next_task(int *nr, struct mm_struct **mm)
 }
 
 /* Prepare a pass. */
-static void kmmscand_begin(struct kmmscand_mm *state, unsigned int window_ms)
+static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
+			   unsigned int window_ms, unsigned int round_ms)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned int epoch = hotness_epoch(), elapsed = epoch - pass->epoch;
@@ -321,7 +330,9 @@ static void kmmscand_begin(struct kmmscand_mm *state, unsigned int window_ms)
 	pass->nodes = &kmmscand->nodes;
 	pass->stale = !pass->number || elapsed >= HOTNESS_HORIZON;
 	/* Close visits ask a secondary MMU too often. */
-	pass->close = window_ms && !mm_has_notifiers(pass->mm);
+	target_vote(state, task);
+	pass->close = (window_ms || (pass->sideways && round_ms)) &&
+		      !mm_has_notifiers(pass->mm);
 	pass->shift = min(ilog2(max(elapsed, 1U)), HOTNESS_MAX_SHIFT);
 	pass->since = pass->epoch;
 	pass->epoch = epoch;
@@ -348,8 +359,9 @@ void kmmscand_pass_done(struct kmmscand_mm *state)
 		state->warm = pass->warm;
 	else
 		state->touched = pass->touched;
-	state->due = pass->epoch + (1U << state->shift);
+	state->due = pass->epoch + kmmscand_interval(state->shift, tier_mm_scale(pass->mm));
 	pass->number++;
+	target_pass_done(state);
 	count_tier_events(KMMSCAND_MM_SCANNED, 1);
 	trace_kmmscand_pass(pass->epoch, hotness_epoch() - pass->epoch, pass->ptes,
 			    pass->skipped, pass->young, pass->hot, state->shift,
@@ -379,10 +391,10 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	if (mm_has_notifiers(pass->mm))
 		pass->close = false;
 	if (!pass->next) {
-		if ((!s->longer || mm_has_notifiers(pass->mm)) &&
-		    (int)(state->due - hotness_epoch()) > 0)
+		if ((!s->longer || mm_has_notifiers(pass->mm) || tier_mm_scale(pass->mm) > 1) &&
+		    (int)(state->due - hotness_epoch()) > 0 && !target_has_left(state, task))
 			return;
-		kmmscand_begin(state, s->close.window_ms);
+		kmmscand_begin(state, task, s->window_ms, s->close.window_ms);
 	}
 	kmmscand_task_policy(task, pass);
 	/* Who does not get done shares the epoch with others of that kind. */
@@ -438,6 +450,7 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 	WRITE_ONCE(epoch_ms, period_ms << min(stretch, KMMSCAND_MAX_STRETCH));
 
 	hotness_next_epoch();
+	kmmscand_cache_epoch(s->close.window_ms);
 	/* What could not be allocated when memory came online */
 	if (!(s->round % HOTNESS_SWEEP_EPOCHS) &&
 	    hotness_populate(&kmmscand->nodes.slow) == -ENOMEM)
@@ -462,7 +475,9 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	int nr;
 
 	s->longer = kmmscand_window_grew(s);
-	s->close.window_ms = kmmscand_window_is_close(window_ms) ? window_ms : 0;
+	s->window_ms = kmmscand_window_is_close(window_ms) ? window_ms : 0;
+	/* Who has moved needs one; the others do not use it. */
+	s->close.window_ms = s->window_ms ?: target_window_ms();
 	s->round++;
 	s->unfinished = s->unfinished_now;
 	s->unfinished_now = 0;
@@ -479,7 +494,13 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 			break;
 		}
 		if (task) {
-			state = kmmscand_mm_get(mm, s->nid, kmmscand_home(task), s->round);
+			state = NULL;
+			/* What is not met is forgotten. */
+			if (kmmscand_wants(mm))
+				state = kmmscand_mm_get(mm, s->nid, kmmscand_home(task),
+							s->round);
+			else
+				count_tier_events(KMMSCAND_MM_OFF, 1);
 			if (state)
 				kmmscand_visit(s, task, state);
 			put_task_struct(task);
@@ -530,6 +551,7 @@ static void kmmscand_stop(void)
 
 	if (!kmmscand)
 		return;
+	kmmscand_cache_stop();
 	static_branch_disable(&kmmscand_key);
 	/* Each waits for the end of the slice or batch. */
 	for_each_node(nid) {
@@ -547,6 +569,7 @@ static void kmmscand_stop(void)
 	kmmscand_mms_drop_all();
 	tier_promoter_put();
 	hotness_disable();
+	target_stop();
 	kfree(kmmscand);
 	kmmscand = NULL;
 }
@@ -649,18 +672,22 @@ static int kmmscand_start(void)
 		err = -ENODEV;
 		goto free;
 	}
+	target_start(&kmmscand->nodes);
 	err = hotness_enable(&kmmscand->nodes.slow);
 	if (err)
-		goto free;
+		goto stop;
 
 	WRITE_ONCE(epoch_ms, 0);
 	tier_promoter_get();
 	static_branch_enable(&kmmscand_key);
+	kmmscand_cache_start(&kmmscand->nodes);
 	err = kmmscand_start_threads();
 	if (err)
 		kmmscand_stop();
 	return err;
 
+stop:
+	target_stop();
 free:
 	kfree(kmmscand);
 	kmmscand = NULL;
@@ -762,6 +789,36 @@ static struct kmmscand_attr promote_cpu_pct_attr = {
 	&kmmscand_tunables.promote_cpu_pct, 1, 100
 };
 
+static struct kmmscand_attr target_confirm_1in_attr = {
+	__ATTR(target_confirm_1in, 0644, kmmscand_attr_show, kmmscand_attr_store),
+	&confirm_1in, 0, 4096
+};
+
+static const char * const target_modes[] = {
+	[TARGET_MODE_AUTO]	= "auto",
+	[TARGET_MODE_VOTE]	= "vote",
+	[TARGET_MODE_NEAREST]	= "nearest",
+};
+
+static ssize_t target_mode_show(struct kobject *kobj, struct kobj_attribute *attr,
+				char *buf)
+{
+	return sysfs_emit(buf, "%s\n", target_modes[READ_ONCE(target_mode)]);
+}
+
+static ssize_t target_mode_store(struct kobject *kobj, struct kobj_attribute *attr,
+				 const char *buf, size_t count)
+{
+	int mode = sysfs_match_string(target_modes, buf);
+
+	if (mode < 0)
+		return mode;
+	WRITE_ONCE(target_mode, mode);
+	return count;
+}
+
+static struct kobj_attribute target_mode_attr = __ATTR_RW(target_mode);
+
 static struct attribute *kmmscand_attrs[] = {
 	&enabled_attr.attr,
 	&scan_period_ms_attr.attr.attr,
@@ -769,6 +826,9 @@ static struct attribute *kmmscand_attrs[] = {
 	&hot_threshold_attr.attr.attr,
 	&promote_rate_mbps_attr.attr.attr,
 	&promote_cpu_pct_attr.attr.attr,
+	&kmmscand_cache_attr.attr,
+	&target_mode_attr.attr,
+	&target_confirm_1in_attr.attr.attr,
 	NULL
 };
 
@@ -787,7 +847,7 @@ static int histogram_show(struct seq_file *m, void *unused)
 	if (!kmmscand)
 		goto out;
 	for_each_node_mask(nid, kmmscand->nodes.slow) {
-		if (!hotness_count(nid, &histogram)) {
+		if (!hotness_count(nid, &histogram, NULL, NULL)) {
 			err = -EAGAIN;	/* memory goes offline just now */
 			break;
 		}

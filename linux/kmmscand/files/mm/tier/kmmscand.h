@@ -8,7 +8,9 @@
 #include <linux/nodemask.h>
 #include <linux/types.h>
 
+struct mempolicy;
 struct mm_struct;
+struct target_vote;
 struct task_struct;
 
 /**
@@ -63,6 +65,12 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  *		they are cleared for a window
  * @close:	it is made of close visits, see close.c
  * @looked:	epoch of the last close visit
+ * @vote:	slot of the fast node that its pages should go to, see target.c
+ * @vote_before: @vote of the pass before
+ * @sideways:	what has been promoted to another fast node is to be brought there, too
+ * @again:	likewise in the pass before, so it is known when bits were cleared
+ * @wrong:	base pages that were found on another fast node, if @sideways
+ * @unsure:	hot pages of which nobody knows who uses them, to take turns with
  * @held_up:	a visit ended because mmap_lock was taken
  * @started:	in jiffies
  * @ptes:	entries looked at
@@ -85,6 +93,12 @@ struct kmmscand_pass {
 	bool stale;
 	bool close;
 	unsigned int looked;
+	u8 vote;
+	u8 vote_before;
+	bool sideways;
+	bool again;
+	unsigned long wrong;
+	unsigned int unsure;
 	bool held_up;
 	unsigned long started;
 	unsigned long ptes;
@@ -95,6 +109,7 @@ struct kmmscand_pass {
 	unsigned long hot;
 };
 
+void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes);
 void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass);
 
 /**
@@ -118,6 +133,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 struct kmmscand_mm {
 	struct hlist_node node;
 	struct kmmscand_pass pass;	/* and a reference to mm_count */
+	struct target_vote *vote;	/* NULL without a choice of fast nodes */
 	int home;			/* node of the scanner that visits it */
 	unsigned int round;		/* of that scanner, in which it was met */
 	unsigned int away;		/* rounds that its process was elsewhere */
@@ -133,6 +149,7 @@ struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 void kmmscand_mms_drop(int nid, unsigned int round);
 void kmmscand_mms_drop_all(void);
 unsigned int kmmscand_next_shift(const struct kmmscand_mm *state);
+unsigned int kmmscand_interval(unsigned int shift, unsigned int scale);
 void kmmscand_pass_done(struct kmmscand_mm *state);
 
 /* Pieces of address spaces that are looked at together, see close.c */

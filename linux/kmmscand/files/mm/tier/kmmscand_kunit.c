@@ -7,14 +7,18 @@
 #include <kunit/test.h>
 
 #include <linux/gfp.h>
+#include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
 #include <linux/tier.h>
 
+#include "bounce.h"
+#include "confirm.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "policy.h"
+#include "target.h"
 
 static void score_test(struct kunit *test)
 {
@@ -182,17 +186,17 @@ static void backoff_test(struct kunit *test)
 
 /* Epochs that are all the same */
 static void pressure_epochs(struct kpromoted_pressure *pressure, int epochs, bool full,
-			    enum kpromoted_bouncing bouncing, bool relent,
+			    enum kpromoted_regret regret, bool relent,
 			    unsigned long warm, bool close)
 {
 	while (epochs--)
-		kpromoted_pressure_update(pressure, full, bouncing, relent, warm, close);
+		kpromoted_pressure_update(pressure, full, regret, relent, warm, close);
 }
 
 static void pressure_test(struct kunit *test)
 {
 	struct kpromoted_pressure pressure = {};
-	const int few = KPROMOTED_BOUNCES_FEW;
+	const int few = KPROMOTED_REGRETS_FEW;
 
 	pressure_epochs(&pressure, 20, true, few, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, HOTNESS_MAX_SCORE);
@@ -213,13 +217,13 @@ static void pressure_test(struct kunit *test)
 	pressure_epochs(&pressure, 1, true, few, true, 1000 + 500 + KPROMOTED_NEWS + 1, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
 	/* What was much once is forgotten. */
-	pressure_epochs(&pressure, 1, false, KPROMOTED_BOUNCES_TOO_MANY, true, 100000, false);
+	pressure_epochs(&pressure, 1, false, KPROMOTED_REGRETS_TOO_MANY, true, 100000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 1);
 	pressure_epochs(&pressure, 100, false, few, false, 1000, false);
 	pressure_epochs(&pressure, 1, false, few, false, 1000 + 500 + KPROMOTED_NEWS + 1, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
 	/* Not too many: no more points, but no longer windows for a while either */
-	pressure_epochs(&pressure, 1, false, KPROMOTED_BOUNCES_MANY, true, 1000, false);
+	pressure_epochs(&pressure, 1, false, KPROMOTED_REGRETS_MANY, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
 	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MIN);
 }
@@ -228,7 +232,7 @@ static void pressure_test(struct kunit *test)
 static void hold_test(struct kunit *test)
 {
 	struct kpromoted_pressure pressure = {};
-	const int few = KPROMOTED_BOUNCES_FEW, many = KPROMOTED_BOUNCES_MANY;
+	const int few = KPROMOTED_REGRETS_FEW, many = KPROMOTED_REGRETS_MANY;
 	unsigned int hold, score;
 
 	/* Each time twice as long as the last time */
@@ -271,7 +275,7 @@ static void hold_test(struct kunit *test)
 static void news_test(struct kunit *test)
 {
 	struct kpromoted_pressure pressure = {}, strained = {};
-	const int few = KPROMOTED_BOUNCES_FEW;
+	const int few = KPROMOTED_REGRETS_FEW;
 
 	pressure_epochs(&strained, 1, true, few, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, strained.score, 1);
@@ -293,77 +297,77 @@ static void news_test(struct kunit *test)
 }
 
 /* The same from the beginning, with so many in the first epoch */
-static enum kpromoted_bouncing bounces_once(unsigned long promoted, unsigned long bounced)
+static enum kpromoted_regret regrets_once(unsigned long demoted, unsigned long regretted)
 {
-	struct kpromoted_bounces bounces = {};
+	struct kpromoted_regrets regrets = {};
 
-	return kpromoted_bounces_update(&bounces, promoted, bounced);
+	return kpromoted_regrets_update(&regrets, demoted, regretted);
 }
 
-static void bounces_limits_test(struct kunit *test)
+static void regrets_limits_test(struct kunit *test)
 {
-	const unsigned long min = KPROMOTED_BOUNCE_MIN;
-	struct kpromoted_bounces bounces = {};
+	const unsigned long min = KPROMOTED_REGRET_MIN;
+	struct kpromoted_regrets regrets = {};
 
-	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_SHARE),
-			KPROMOTED_BOUNCES_FEW);
-	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_SHARE + 1),
-			KPROMOTED_BOUNCES_MANY);
-	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_LIMIT),
-			KPROMOTED_BOUNCES_MANY);
-	KUNIT_EXPECT_EQ(test, bounces_once(1000, 1000 / KPROMOTED_BOUNCE_LIMIT + 1),
-			KPROMOTED_BOUNCES_TOO_MANY);
+	KUNIT_EXPECT_EQ(test, regrets_once(1000, 1000 / KPROMOTED_REGRET_SHARE),
+			KPROMOTED_REGRETS_FEW);
+	KUNIT_EXPECT_EQ(test, regrets_once(1000, 1000 / KPROMOTED_REGRET_SHARE + 1),
+			KPROMOTED_REGRETS_MANY);
+	KUNIT_EXPECT_EQ(test, regrets_once(1000, 1000 / KPROMOTED_REGRET_LIMIT),
+			KPROMOTED_REGRETS_MANY);
+	KUNIT_EXPECT_EQ(test, regrets_once(1000, 1000 / KPROMOTED_REGRET_LIMIT + 1),
+			KPROMOTED_REGRETS_TOO_MANY);
 	/* So few say nothing, */
-	KUNIT_EXPECT_EQ(test, bounces_once(min, min - 1), KPROMOTED_BOUNCES_FEW);
-	KUNIT_EXPECT_EQ(test, bounces_once(min, min), KPROMOTED_BOUNCES_TOO_MANY);
+	KUNIT_EXPECT_EQ(test, regrets_once(min, min - 1), KPROMOTED_REGRETS_FEW);
+	KUNIT_EXPECT_EQ(test, regrets_once(min, min), KPROMOTED_REGRETS_TOO_MANY);
 	/* but those of some epochs do together. */
-	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, 100, min / 2 + 8),
-			KPROMOTED_BOUNCES_FEW);
-	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, 200, min + 16),
-			KPROMOTED_BOUNCES_TOO_MANY);
+	KUNIT_EXPECT_EQ(test, kpromoted_regrets_update(&regrets, 100, min / 2 + 8),
+			KPROMOTED_REGRETS_FEW);
+	KUNIT_EXPECT_EQ(test, kpromoted_regrets_update(&regrets, 200, min + 16),
+			KPROMOTED_REGRETS_TOO_MANY);
 	/* What has been complained about does not count any more. */
-	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, 300, min + 17),
-			KPROMOTED_BOUNCES_FEW);
+	KUNIT_EXPECT_EQ(test, kpromoted_regrets_update(&regrets, 300, min + 17),
+			KPROMOTED_REGRETS_FEW);
 }
 
-static void bounces_test(struct kunit *test)
+static void regrets_test(struct kunit *test)
 {
-	struct kpromoted_bounces bounces = {};
-	unsigned long promoted = 0, bounced = 0;
+	struct kpromoted_regrets regrets = {};
+	unsigned long demoted = 0, regretted = 0;
 	int i;
 
 	/* One in twenty is fine. */
 	for (i = 0; i < 20; i++) {
-		promoted += 1000;
-		bounced += 50;
-		KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
-				KPROMOTED_BOUNCES_FEW);
+		demoted += 1000;
+		regretted += 50;
+		KUNIT_EXPECT_EQ(test, kpromoted_regrets_update(&regrets, demoted, regretted),
+				KPROMOTED_REGRETS_FEW);
 	}
 	/* Many at once are not. */
-	promoted += 1000;
-	bounced += 1000;
-	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
-			KPROMOTED_BOUNCES_MANY);
+	demoted += 1000;
+	regretted += 1000;
+	KUNIT_EXPECT_EQ(test, kpromoted_regrets_update(&regrets, demoted, regretted),
+			KPROMOTED_REGRETS_MANY);
 	/* Said once; only more of them count again, but then at once. */
 	for (i = 0; i < 20; i++)
-		KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
-				KPROMOTED_BOUNCES_FEW);
-	bounced += KPROMOTED_BOUNCE_MIN;
-	KUNIT_EXPECT_EQ(test, kpromoted_bounces_update(&bounces, promoted, bounced),
-			KPROMOTED_BOUNCES_TOO_MANY);
+		KUNIT_EXPECT_EQ(test, kpromoted_regrets_update(&regrets, demoted, regretted),
+				KPROMOTED_REGRETS_FEW);
+	regretted += KPROMOTED_REGRET_MIN;
+	KUNIT_EXPECT_EQ(test, kpromoted_regrets_update(&regrets, demoted, regretted),
+			KPROMOTED_REGRETS_TOO_MANY);
 }
 
 #define EXCHANGE_MOST	(16 * KPROMOTED_BATCH)
 
 static unsigned long exchange_next(unsigned long exchange, unsigned long used, bool full,
-				   enum kpromoted_bouncing bouncing)
+				   enum kpromoted_regret regret)
 {
-	return kpromoted_exchange_update(exchange, used, EXCHANGE_MOST, full, bouncing);
+	return kpromoted_exchange_update(exchange, used, EXCHANGE_MOST, full, regret);
 }
 
 static void exchange_test(struct kunit *test)
 {
-	const int few = KPROMOTED_BOUNCES_FEW, many = KPROMOTED_BOUNCES_MANY;
+	const int few = KPROMOTED_REGRETS_FEW, many = KPROMOTED_REGRETS_MANY;
 	const unsigned long batch = KPROMOTED_BATCH;
 
 	/* Not asked for: nothing is learned. */
@@ -372,9 +376,9 @@ static void exchange_test(struct kunit *test)
 	/* As much as demotion could do */
 	KUNIT_EXPECT_EQ(test, exchange_next(4 * batch, 3 * batch, true, few), 3 * batch);
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, false, many), 2 * batch);
-	KUNIT_EXPECT_EQ(test, exchange_next(2 * batch, 0, true, KPROMOTED_BOUNCES_TOO_MANY),
+	KUNIT_EXPECT_EQ(test, exchange_next(2 * batch, 0, true, KPROMOTED_REGRETS_TOO_MANY),
 			batch);
-	/* Bouncing counts before all else, and then whether demotion could keep up. */
+	/* Regrets count before all else, and then whether demotion could keep up. */
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, true, many), 2 * batch);
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, true, few), 8 * batch);
 	/* Not without limit */
@@ -471,7 +475,7 @@ static void table_test(struct kunit *test)
 	/* Neighbours are one range; what is below the score is not. */
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn + 1, 0), 1);
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn + 3, 0), 1);
-	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram));
+	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, histogram.pages[1], 2);
 	KUNIT_EXPECT_EQ(test, histogram.pages[5], 1);
 	cursor.since = histogram.since;
@@ -499,7 +503,7 @@ static void table_test(struct kunit *test)
 	hotness_next_epoch();
 	hotness_next_epoch();
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 2);
-	hotness_count(first_memory_node, &histogram);
+	hotness_count(first_memory_node, &histogram, NULL, NULL);
 	KUNIT_EXPECT_EQ(test, histogram.pages[1], 0);
 	cursor = (struct hotness_cursor) { .since = histogram.since };
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 100), 0);
@@ -589,6 +593,229 @@ static void sweep_test(struct kunit *test)
 #endif
 }
 
+/* How many ranges of a node have the score? */
+static unsigned int selected(int nid, unsigned int min_score)
+{
+	struct hotness_histogram histogram;
+	struct hotness_cursor cursor = {};
+	struct tier_range range;
+
+	hotness_count(nid, &histogram, NULL, NULL);
+	cursor.since = histogram.since;
+	return hotness_select(nid, min_score, &cursor, &range, 1, 1);
+}
+
+/* What a visit tells of a page that was promoted to @dst, and is back */
+static void visit_bounced(struct folio *src, struct folio *dst)
+{
+	tier_bounce_promote(src, dst);
+	__tier_folio_demoted(dst, src);
+	hotness_next_epoch();
+	hotness_touch_close(folio_pfn(src), hotness_epoch(), false, 0);
+	hotness_touch_close(folio_pfn(src), hotness_epoch(), true, 0);
+}
+
+/* How many of them should not have been demoted? */
+static unsigned long regretted(struct hotness_groups *groups, int nid, unsigned int score)
+{
+	struct hotness_histogram histogram;
+
+	groups->warm_score = 3;
+	groups->regret_score = score;
+	groups->regretted = 0;
+	hotness_count(nid, &histogram, groups, NULL);
+	return groups->regretted;
+}
+
+/* How many pages of score 3 are there, as far as they count? */
+static unsigned long counted(struct hotness_groups *groups, int nid)
+{
+	struct hotness_histogram histogram;
+
+	hotness_count(nid, &histogram, groups, NULL);
+	return histogram.pages[3];
+}
+
+/* A page that was promoted and demoted has to be hotter, and should not have been demoted. */
+static void bounced_test(struct kunit *test)
+{
+#ifdef CONFIG_TIER_DEBUG
+	struct hotness_groups *groups = kunit_kzalloc(test, sizeof(*groups), GFP_KERNEL);
+	struct folio *src, *dst;
+	nodemask_t nodes;
+	int nid, slow = NUMA_NO_NODE;
+
+	if (static_key_enabled(&kmmscand_key))
+		kunit_skip(test, "kmmscand is in use");
+	for_each_node_state(nid, N_MEMORY) {
+		if (!node_is_toptier(nid))
+			slow = nid;
+	}
+	if (slow == NUMA_NO_NODE)
+		kunit_skip(test, "there is no slow node");
+	nodes = nodemask_of_node(slow);
+	src = __folio_alloc_node(GFP_KERNEL | __GFP_THISNODE, 0, slow);
+	dst = __folio_alloc_node(GFP_KERNEL | __GFP_THISNODE, 0, first_memory_node);
+	KUNIT_ASSERT_NOT_NULL(test, groups);
+	KUNIT_ASSERT_NOT_NULL(test, src);
+	KUNIT_ASSERT_NOT_NULL(test, dst);
+	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+	tier_promoter_get();
+
+	visit_bounced(src, dst);
+	KUNIT_EXPECT_EQ(test, selected(slow, 2), 0);
+	tier_faults[TIER_FAULT_BOUNCE] = true;
+	KUNIT_EXPECT_EQ_MSG(test, selected(slow, 2), 1, "as if it had stayed");
+	tier_faults[TIER_FAULT_BOUNCE] = false;
+	/* It would do for a page that is two points hotter. */
+	KUNIT_EXPECT_EQ(test, selected(slow, 1), 1);
+
+	tier_faults[TIER_FAULT_REGRET] = true;
+	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "not noticed");
+	tier_faults[TIER_FAULT_REGRET] = false;
+	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 4), 0, "not hot enough");
+	KUNIT_EXPECT_EQ(test, regretted(groups, slow, 3), 1);
+	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "counted twice");
+	KUNIT_EXPECT_EQ(test, groups->group[0].warm, 4);
+
+	/* Of this group more is demanded than of others. */
+	groups->group[0].points = 1;
+	groups->min_score = 3;
+	KUNIT_EXPECT_EQ(test, counted(groups, slow), 0);
+	groups->min_score = 2;
+	KUNIT_EXPECT_EQ(test, counted(groups, slow), 1);
+
+	/* Whatever bounced, what is as hot as can be may go. */
+	while (hotness_touch(folio_pfn(src), 0) < HOTNESS_MAX_SCORE)
+		hotness_next_epoch();
+	KUNIT_EXPECT_EQ(test, selected(slow, HOTNESS_MAX_SCORE), 1);
+
+	tier_promoter_put();
+	hotness_disable();
+	folio_put(src);
+	folio_put(dst);
+#else
+	kunit_skip(test, "needs CONFIG_TIER_DEBUG");
+#endif
+}
+
+/* What several touches make of a byte */
+static u8 merge_times(u8 known, u8 aim, u8 was, unsigned int times)
+{
+	while (times--)
+		known = target_merge(known, aim, was, false);
+	return known;
+}
+
+static void merge_test(struct kunit *test)
+{
+	const u8 a = 1, b = 2, any = TARGET_ANY, wait = TARGET_WAIT, strict = TARGET_STRICT;
+	u8 known;
+
+	/* One user */
+	KUNIT_EXPECT_EQ(test, target_merge(0, a, 0, false), a);
+	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(0, a, a, 9)), a);
+	/* It moves. */
+	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(a, b, a, false)), b);
+	/* Two users */
+	known = target_merge(a, b, b, false);
+	KUNIT_EXPECT_EQ(test, target_wanted(known), any);
+	KUNIT_EXPECT_FALSE(test, target_stays(known));
+	known = target_merge(known, a, a, false);
+	KUNIT_EXPECT_EQ(test, target_wanted(known), any);
+	/* One of them goes away.  That the other finds the page twice in a look says nothing. */
+	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(known, a, a, true)), any);
+	KUNIT_EXPECT_EQ(test, target_merge(known, a, a, true), known);
+	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(known, a, a, 2)), any);
+	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(known, a, a, 3)), a);
+
+	/* Who is bound decides. */
+	KUNIT_EXPECT_EQ(test, target_merge(a | strict, b, b, false), a | strict);
+	KUNIT_EXPECT_EQ(test, target_merge(a | strict, any, any, false), a | strict);
+	KUNIT_EXPECT_EQ(test, target_merge(a, b | strict, 0, false), b | strict);
+	/* Two that are bound to different nodes: the page may go nowhere. */
+	known = target_merge(a | strict, b | strict, b | strict, false);
+	KUNIT_EXPECT_TRUE(test, target_stays(known));
+	/* The policy has changed. */
+	known = target_merge(a | strict, b | strict, a | strict, false);
+	KUNIT_EXPECT_FALSE(test, target_stays(known));
+	KUNIT_EXPECT_EQ(test, target_wanted(known), b);
+
+	/* The page waits for some touches, or until it is known who uses it. */
+	known = target_merge(0, wait, any, false);
+	KUNIT_EXPECT_TRUE(test, target_stays(known));
+	KUNIT_EXPECT_TRUE(test, target_stays(merge_times(known, wait, any, 2)));
+	KUNIT_EXPECT_FALSE(test, target_stays(merge_times(known, wait, any, 3)));
+	KUNIT_EXPECT_FALSE(test, target_stays(merge_times(known, wait, any, 30)));
+	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(known, wait, any, 3)), any);
+	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(known, b, any, false)), b);
+	/* What is known of the page is not forgotten for it. */
+	KUNIT_EXPECT_EQ(test, target_merge(b, wait, any, false), b);
+	KUNIT_EXPECT_TRUE(test, target_stays(target_merge(any, wait, any, false)));
+}
+
+static void vote_test(struct kunit *test)
+{
+	u32 votes[TARGET_SLOTS + 1] = {};
+	struct target_place place = {};
+
+	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), TARGET_ANY);
+	votes[2] = 60;
+	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), 2);
+	KUNIT_EXPECT_EQ(test, target_winner(votes, 61), TARGET_ANY);
+	votes[1] = 40;
+	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), 2);
+	votes[1] = 41;
+	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), TARGET_ANY);
+	/* Not even the sum overflows. */
+	votes[1] = U32_MAX;
+	votes[2] = U32_MAX / 4;
+	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), 1);
+
+	/* The first clear vote is no move. */
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, TARGET_ANY));
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, 1));
+	KUNIT_EXPECT_EQ(test, place.home, 1);
+	/* To and fro, and undecided */
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, 2));
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, 1));
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, 2));
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, TARGET_ANY));
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, 2));
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, 3));
+	KUNIT_EXPECT_EQ(test, place.home, 1);
+	KUNIT_EXPECT_TRUE(test, target_settle(&place, 3));
+	KUNIT_EXPECT_EQ(test, place.home, 3);
+	KUNIT_EXPECT_FALSE(test, target_settle(&place, 3));
+}
+
+static void confirm_test(struct kunit *test)
+{
+	u32 known = confirm_merge(0, 7, 1);
+	int i;
+
+	KUNIT_EXPECT_EQ(test, confirm_slot(0, 0), 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 1);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8), 0);
+	/* Used from two nodes alike */
+	known = confirm_merge(known, 7, 2);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), TARGET_ANY);
+	known = confirm_merge(known, 7, 2);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 2);
+	/* Votes do not overflow. */
+	for (i = 0; i < 20; i++)
+		known = confirm_merge(known, 7, 2);
+	KUNIT_EXPECT_EQ(test, known >> CONFIRM_TAG_SHIFT, 7);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 2);
+	/* Another region in the same place has to ask more often. */
+	for (i = 0; i < 6; i++)
+		known = confirm_merge(known, 8, 1);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 2);
+	known = confirm_merge(known, 8, 1);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8), 1);
+}
+
 static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(score_test),
 	KUNIT_CASE(aged_test),
@@ -599,12 +826,16 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(pressure_test),
 	KUNIT_CASE(hold_test),
 	KUNIT_CASE(news_test),
-	KUNIT_CASE(bounces_test),
-	KUNIT_CASE(bounces_limits_test),
+	KUNIT_CASE(regrets_test),
+	KUNIT_CASE(regrets_limits_test),
 	KUNIT_CASE(exchange_test),
 	KUNIT_CASE(shift_test),
 	KUNIT_CASE(table_test),
 	KUNIT_CASE(sweep_test),
+	KUNIT_CASE(bounced_test),
+	KUNIT_CASE(merge_test),
+	KUNIT_CASE(vote_test),
+	KUNIT_CASE(confirm_test),
 	{}
 };
 

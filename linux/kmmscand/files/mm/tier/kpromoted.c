@@ -26,9 +26,16 @@
  * are short, or pages that are warm by chance are exchanged for others.  After a long time
  * without strain, what is on the fast node may be so cold that longer ones are tried.
  *
- * A target that stays full, or too many pages that come back soon after they have been
- * demoted (bounce.c), raise the threshold further (pressure); migrations that fail make
+ * A target that stays full raises the threshold further (pressure).  If too many pages that
+ * have been demoted are hot again soon, that is done only for the memory control groups for
+ * which most was promoted: somebody else's pages may be worth it.  Migrations that fail make
  * the budget smaller (backoff).
+ *
+ * Memory control groups can have a share of what is promoted, a limit, or nothing (share.c).
+ *
+ * Which fast node each page goes to is known from the table (target.c).  If that one has no
+ * room, the next one that has some is taken, and only if none has any, room is made by
+ * demotion.  A target that is full does not stop pages for others.
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
@@ -42,13 +49,19 @@
 #include <linux/mmzone.h>
 #include <linux/sched/cputime.h>
 #include <linux/slab.h>
+#include <linux/sort.h>
+#include <linux/string.h>
+#include <linux/swap.h>
 #include <linux/tier.h>
 #include <linux/vmstat.h>
 
+#include "control.h"
 #include "events.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
+#include "sideways.h"
+#include "target.h"
 #include "policy.h"
 
 #include <trace/events/kmmscand.h>
@@ -69,6 +82,25 @@
 #define KPROMOTED_PAGE_NS	5000
 #define KPROMOTED_FEW		64
 
+/*
+ * Some memory control groups; see tier_group().  If too much of what is demoted to make
+ * room is as hot as what takes its place, pages of those groups have to be hotter for which
+ * most was promoted.  Who owns what was demoted is not to blame, nor are others.
+ */
+struct kpromoted_owner {
+	struct kpromoted_pressure pressure;
+	unsigned long promoted_seen;	/* counter as of the last epoch */
+	unsigned long promoted;		/* average over the last epochs */
+};
+
+/* What an epoch may use of a fast node */
+struct kpromoted_room {
+	unsigned long free;		/* base pages at the beginning */
+	long left;			/* of these, and of what demotion may make room for */
+	bool roomy;			/* no demotion is needed */
+	bool full;			/* it had no room after all */
+};
+
 /* State of the thread, and used by nothing else while that runs */
 struct kpromoted {
 	struct task_struct *task;
@@ -77,8 +109,13 @@ struct kpromoted {
 	struct kmmscand_cpu cpu;
 
 	struct kpromoted_pressure pressure;
-	struct kpromoted_bounces bounces;
+	struct kpromoted_owner owner[TIER_GROUPS];
+	struct hotness_groups groups;	/* what is asked of them, and found */
+	unsigned long promoted[TIER_GROUPS];	/* from the node; too much for the stack */
+	struct kpromoted_regrets regrets;
+	unsigned long regretted;	/* base pages since the beginning */
 	struct kpromoted_backoff backoff;
+	struct kpromoted_shares shares;
 	unsigned long exchange;		/* see kpromoted_exchange_update() */
 	unsigned int window_ms;		/* that the scanners should use */
 	unsigned int round;		/* of the scanners, when the epoch began */
@@ -86,6 +123,8 @@ struct kpromoted {
 	unsigned int recounts;		/* in how many epochs to look at it without any */
 	bool rest;			/* not all that was hot enough has been promoted */
 	bool exchanging;		/* there is no room but what demotion makes */
+	bool strained;			/* less is wanted than could be found */
+	bool reserved;			/* by most of the groups */
 	unsigned int patience;		/* epochs of exchange without strain */
 	u64 page_ns;			/* average CPU time per page */
 	long tokens;			/* base pages that the bandwidth allows now */
@@ -93,6 +132,7 @@ struct kpromoted {
 
 	struct tier_range ranges[KPROMOTED_RANGES];
 	unsigned long first[KPROMOTED_RANGES];	/* frame of each range */
+	struct kpromoted_room room[MAX_NUMNODES];	/* of fast nodes, in this epoch */
 };
 
 /* Effective threshold by slow node, for scanners; 0 without a promoter */
@@ -220,6 +260,108 @@ static void kpromoted_charge(struct kpromoted *p, int target, unsigned long nr)
 	count_tier_events(KMMSCAND_CANDIDATE, nr);
 }
 
+/* Look at the fast nodes.  Returns what is free, in base pages. */
+static unsigned long kpromoted_room(struct kpromoted *p, int target)
+{
+	unsigned long sum = 0;
+	int nid;
+
+	if (!target_matters())
+		return tier_target_headroom(target);
+	for_each_node_mask(nid, p->nodes.top) {
+		struct kpromoted_room *room = &p->room[nid];
+
+		*room = (struct kpromoted_room) { .free = tier_target_headroom(nid) };
+		room->roomy = kpromoted_has_room(nid);
+		room->left = room->free;
+		if (numa_demotion_enabled)
+			room->left += p->exchange;
+		sum += room->free;
+	}
+	return sum;
+}
+
+/*
+ * The fast node for @nr pages that should go to a slot, or NUMA_NO_NODE if there is none.
+ * Without demotion, at first; the nearest to the node that they should go to, or if there
+ * is none to the slow node.
+ */
+static int kpromoted_place(struct kpromoted *p, u8 aim, unsigned int nr)
+{
+	int want = target_node(aim & TARGET_SLOT), from, nid, best, roomy;
+
+	if (tier_fault(TARGET))
+		want = NUMA_NO_NODE;
+	from = want != NUMA_NO_NODE ? want : p->nid;
+	for (roomy = 1; roomy >= 0; roomy--) {
+		best = NUMA_NO_NODE;
+		for_each_node_mask(nid, p->nodes.top) {
+			const struct kpromoted_room *room = &p->room[nid];
+
+			if (room->left <= 0 || room->full || room->roomy < roomy)
+				continue;
+			if ((aim & TARGET_STRICT) && nid != want)
+				continue;
+			if (best == NUMA_NO_NODE ||
+			    node_distance(from, nid) < node_distance(from, best))
+				best = nid;
+		}
+		if (best != NUMA_NO_NODE) {
+			if (want != NUMA_NO_NODE && best != want)
+				count_tier_events(KMMSCAND_TARGET_FALLBACK, nr);
+			return best;
+		}
+	}
+	return NUMA_NO_NODE;
+}
+
+/* Slots of fast nodes that nothing more can go to in this epoch, as a mask */
+static u32 kpromoted_closed(struct kpromoted *p)
+{
+	u32 closed = 0;
+	int nid;
+
+	if (!target_matters())
+		return 0;
+	for_each_node_mask(nid, p->nodes.top) {
+		if (p->room[nid].left <= 0 || p->room[nid].full)
+			closed |= BIT(target_slot(nid));
+	}
+	return closed;
+}
+
+static int kpromoted_cmp_nid(const void *a, const void *b)
+{
+	const struct tier_range *x = a, *y = b;
+
+	if (x->nid != y->nid)
+		return x->nid - y->nid;
+	return x->pfn < y->pfn ? -1 : x->pfn > y->pfn;
+}
+
+/* Give the ranges their targets, and put them in this order.  Returns how many are left. */
+static unsigned int kpromoted_group(struct kpromoted *p, unsigned int nr, int target)
+{
+	unsigned int i, kept = 0;
+
+	for (i = 0; i < nr; i++) {
+		struct tier_range range = p->ranges[i];
+
+		if (target_matters()) {
+			range.nid = kpromoted_place(p, range.nid, range.nr);
+			if (range.nid == NUMA_NO_NODE)
+				continue;
+			p->room[range.nid].left -= range.nr;
+		} else {
+			range.nid = target;
+		}
+		p->ranges[kept++] = range;
+	}
+	if (target_matters())
+		sort(p->ranges, kept, sizeof(p->ranges[0]), kpromoted_cmp_nid, NULL);
+	return kept;
+}
+
 /* Base pages that can be afforded in one epoch of @period_ms */
 static unsigned long kpromoted_budget(struct kpromoted *p, int target, unsigned int period_ms)
 {
@@ -227,7 +369,7 @@ static unsigned long kpromoted_budget(struct kpromoted *p, int target, unsigned 
 
 	cpu = div64_u64((u64)period_ms * NSEC_PER_MSEC / 100 *
 			READ_ONCE(kmmscand_tunables.promote_cpu_pct), p->page_ns);
-	room = tier_target_headroom(target);
+	room = kpromoted_room(p, target);
 	if (numa_demotion_enabled)
 		room += p->exchange;
 	rate = mult_frac((unsigned long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) <<
@@ -239,8 +381,10 @@ static unsigned long kpromoted_budget(struct kpromoted *p, int target, unsigned 
 struct kpromoted_work {
 	int target;
 	u8 since;			/* what was touched; see hotness_count() */
+	struct hotness_filter *filter;	/* if groups have a say; see share.c */
 	unsigned long left;		/* base pages to be promoted */
 	unsigned long moved;
+	unsigned long exchanged;	/* of these, more than was free; not with one target */
 	unsigned long begun;		/* in jiffies */
 	bool full;			/* the target has no room, also not after waiting */
 };
@@ -253,12 +397,13 @@ static bool kpromoted_over(const struct kpromoted_work *work)
 }
 
 /*
- * Promote the ranges.  Returns false if there was no room for all of them, also not
- * after waiting for kswapd, at the longest until the epoch is over.
+ * Promote the ranges from @done on up to @nr.  Returns false if there was no room for all
+ * of them, also not after waiting for kswapd, at the longest until the epoch is over.
  */
-static bool kpromoted_move(struct kpromoted *p, unsigned int nr, struct kpromoted_work *work)
+static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int nr,
+			   struct kpromoted_work *work)
 {
-	unsigned int done = 0, end, tries = 0, i;
+	unsigned int end, tries = 0, i;
 	u64 start, cost;
 
 	while (done < nr && !kthread_should_stop()) {
@@ -267,6 +412,9 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int nr, struct kpromote
 
 		start = task_sched_runtime(current);
 		end = done + tier_promote(p->ranges + done, nr - done, &stats);
+		/* Groups with a limit are measured by their lists: not in per-CPU batches. */
+		if (work->filter)
+			lru_add_drain();
 		if (end > done || stats.moved)
 			tries = 0;
 		work->moved += stats.moved;
@@ -326,44 +474,151 @@ static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 	kmmscand_wake();
 }
 
+/* Ask for more, or less, of each group.  Returns what is regretted. */
+static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool relent)
+{
+	unsigned long demoted, all = 0, warm = 0, strained = 0;
+	bool close = p->window_ms < kpromoted_most(p);
+	enum kpromoted_regret regret;
+	struct hotness_group *found;
+	struct kpromoted_owner *owner;
+	bool blame;
+	int i;
+
+	demoted = tier_moved_pages(p->nid, p->promoted);
+	p->regretted += p->groups.regretted;
+	p->groups.regretted = 0;
+	regret = kpromoted_regrets_update(&p->regrets, demoted, p->regretted);
+	for (i = 0; i < TIER_GROUPS; i++) {
+		owner = &p->owner[i];
+		owner->promoted = kpromoted_promoted(owner->promoted,
+						     p->promoted[i] - owner->promoted_seen);
+		owner->promoted_seen = p->promoted[i];
+		all += owner->promoted;
+	}
+	for (i = 0; i < TIER_GROUPS; i++) {
+		found = &p->groups.group[i];
+		owner = &p->owner[i];
+		blame = owner->promoted && owner->promoted >= all / KPROMOTED_BLAME_SHARE;
+		kpromoted_pressure_update(&owner->pressure, false,
+					  blame ? regret : KPROMOTED_REGRETS_FEW, relent,
+					  found->warm, close);
+		found->points = owner->pressure.score;
+		warm += found->warm;
+		if (owner->pressure.score || owner->pressure.left)
+			strained += found->warm;
+		found->warm = 0;
+	}
+	/* Of most pages less is wanted than could be found.  Nothing warm says nothing. */
+	if (warm)
+		p->reserved = strained > warm / 2;
+	p->strained = p->pressure.score || p->pressure.left || p->reserved;
+	return regret;
+}
+
 /* Ask for more, or less, depending on how this epoch went. */
 static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *work,
 			    unsigned long room, unsigned long warm)
 {
-	unsigned long promoted, bounced, exchanged = work->moved - min(work->moved, room);
-	enum kpromoted_bouncing bouncing;
+	unsigned long exchanged = work->moved - min(work->moved, room);
+	enum kpromoted_regret regret;
 	bool relent;
 
-	tier_bounces(&promoted, &bounced);
-	bouncing = kpromoted_bounces_update(&p->bounces, promoted, bounced);
-	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
-						node_present_pages(work->target) /
-						KPROMOTED_EXCHANGE_SHARE,
-						work->full, bouncing);
-	if (work->full || bouncing != KPROMOTED_BOUNCES_FEW)
-		p->patience = 0;
-	/* What is exchanged has to be hotter. */
-	if (bouncing != KPROMOTED_BOUNCES_FEW)
-		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
-							      kpromoted_longest()));
+	if (target_matters())
+		exchanged = work->exchanged;
+
 	/*
 	 * With demotion it is kswapd that keeps room, and never more than up to the
 	 * promo watermark.
 	 */
 	relent = numa_demotion_enabled ||
 		 tier_target_headroom(work->target) > node_present_pages(work->target) / 64;
-	kpromoted_pressure_update(&p->pressure, work->full && !work->moved, bouncing, relent,
-				  warm, p->window_ms < kpromoted_most(p));
+	kpromoted_pressure_update(&p->pressure, work->full && !work->moved,
+				  KPROMOTED_REGRETS_FEW, relent, warm,
+				  p->window_ms < kpromoted_most(p));
+	tier_bounces_age();
+	regret = kpromoted_adapt_groups(p, relent);
+	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
+						node_present_pages(work->target) /
+						KPROMOTED_EXCHANGE_SHARE,
+						work->full, regret);
+	if (work->full || regret != KPROMOTED_REGRETS_FEW)
+		p->patience = 0;
+	/* What is exchanged has to be hotter. */
+	if (regret != KPROMOTED_REGRETS_FEW)
+		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
+							      kpromoted_longest()));
+}
+
+/* Promote ranges that have the same target. */
+static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsigned int end,
+				 struct kpromoted_work *work)
+{
+	int target = p->ranges[first].nid, nid;
+	unsigned long pages = 0, moved = work->moved;
+	struct kpromoted_room *room = &p->room[target];
+	unsigned int i;
+	bool done;
+
+	for (i = first; i < end; i++) {
+		p->first[i] = p->ranges[i].pfn;
+		pages += p->ranges[i].nr;
+	}
+	/* The limit that is shared with NUMA balancing is per target. */
+	if (target != work->target && !kpromoted_rate(p, target, pages))
+		return;
+	kpromoted_charge(p, target, pages);
+	done = kpromoted_move(p, first, end, work);
+	if (!target_matters()) {
+		work->full = !done;
+		return;
+	}
+	room->full = !done;
+	moved = work->moved - moved;
+	work->exchanged += moved - min(moved, room->free);
+	room->free -= min(moved, room->free);
+	/* Full is who has no target left. */
+	work->full = true;
+	for_each_node_mask(nid, p->nodes.top)
+		work->full &= p->room[nid].full;
+}
+
+/*
+ * Promote the ranges, in groups with the same target.  For those that may have to wait for
+ * room the others do not wait.
+ */
+static void kpromoted_move_groups(struct kpromoted *p, unsigned int nr,
+				  struct kpromoted_work *work)
+{
+	unsigned int i, end;
+	int roomy;
+
+	for (roomy = 1; roomy >= 0; roomy--) {
+		for (i = 0; i < nr; i = end) {
+			int target = p->ranges[i].nid;
+
+			for (end = i + 1; end < nr && p->ranges[end].nid == target; end++)
+				;
+			if (p->room[target].roomy != roomy)
+				continue;
+			kpromoted_move_group(p, i, end, work);
+			if (kpromoted_over(work))
+				return;
+		}
+	}
 }
 
 /*
  * Promote @left pages that reach the threshold, as long as there are any and all is well.
- * So many have been counted; there is no use in walking the table for more.
+ * So many have been counted; there is no use in walking the table for more.  Returns true if
+ * the table has been walked to its end nevertheless.
  */
-static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
+static bool kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 			   unsigned int threshold, unsigned long left)
 {
-	struct hotness_cursor cursor = { .since = work->since };
+	struct hotness_cursor cursor = {
+		.since = work->since, .groups = &p->groups, .filter = work->filter,
+	};
 	unsigned long pages, batch;
 	unsigned int nr, i;
 
@@ -372,27 +627,44 @@ static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 		batch = kpromoted_rate(p, work->target, min(left, KPROMOTED_BATCH));
 		if (!batch) {
 			if (kpromoted_over(work))
-				return;
+				return false;
 			kmmscand_sleep(&p->cpu, KPROMOTED_RATE_MSECS);
 			continue;
 		}
+		if (work->filter)
+			kpromoted_shares_batch(&p->shares);
+		cursor.closed = kpromoted_closed(p);
 		nr = hotness_select(p->nid, threshold, &cursor, p->ranges, KPROMOTED_RANGES,
 				    batch);
 		if (!nr)
-			return;
-		for (i = 0, pages = 0; i < nr; i++) {
-			p->ranges[i].nid = work->target;
-			p->first[i] = p->ranges[i].pfn;
+			return true;
+		nr = kpromoted_group(p, nr, work->target);
+		/* What has no target does not use up what others may need. */
+		for (i = 0, pages = 0; i < nr; i++)
 			pages += p->ranges[i].nr;
-		}
-		kpromoted_charge(p, work->target, pages);
 		left -= min(left, pages);
 		work->left -= min(work->left, pages);
-		work->full = !kpromoted_move(p, nr, work);
+		kpromoted_move_groups(p, nr, work);
 		if (kpromoted_over(work)) {
 			work->left = 0;
-			return;
+			return false;
 		}
+	}
+	return false;
+}
+
+/* The same, but each group gets its share of what can be afforded. */
+static void kpromoted_share_out(struct kpromoted *p, struct kpromoted_work *work,
+				unsigned int least)
+{
+	unsigned long nr;
+
+	while (work->left && !work->full && !kpromoted_over(work) && !kthread_should_stop()) {
+		nr = kpromoted_shares_grant(&p->shares, least, work->left);
+		if (!nr)
+			return;
+		if (kpromoted_work(p, work, least, nr))
+			kpromoted_shares_walked(&p->shares);
 	}
 }
 
@@ -410,6 +682,7 @@ static bool kpromoted_news(struct kpromoted *p)
 static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 {
 	unsigned int least = READ_ONCE(kmmscand_tunables.hot_threshold), threshold, i;
+	unsigned int points = HOTNESS_MAX_SCORE;
 	unsigned long budget, hot, wanted, room, warm = 0, over = 0;
 	struct kpromoted_work work = { .begun = jiffies };
 	unsigned int round = kmmscand_rounds();
@@ -433,27 +706,40 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		kpromoted_adapt(p, &work, room, 0);
 		return;
 	}
-	if (!hotness_count(p->nid, &histogram))
+	p->groups.warm_score = least;
+	/* For an exchange a page has to be hot not only by chance. */
+	p->groups.regret_score = min(least + 1, (unsigned int)HOTNESS_MAX_SCORE);
+	if (p->exchanging)
+		least = p->groups.regret_score;
+	p->groups.min_score = least;
+	work.filter = kpromoted_shares_begin(&p->shares);
+	if (!hotness_count(p->nid, &histogram, &p->groups, work.filter))
 		return;
+	if (work.filter)
+		kpromoted_shares_counted(&p->shares, &histogram);
 	p->recounts -= !!p->recounts;
 
-	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
-		warm += histogram.pages[i];
-	/* For an exchange a page has to be hot not only by chance. */
-	if (p->exchanging)
-		least = min(least + 1, (unsigned int)HOTNESS_MAX_SCORE);
+	for (i = 0; i < TIER_GROUPS; i++) {
+		struct hotness_group *group = &p->groups.group[i];
+
+		warm += group->warm;
+		if (group->warm)
+			points = min(points, group->points);
+	}
 	least += p->pressure.score;
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
 		over += histogram.pages[i];
 	budget = kpromoted_budget(p, work.target, period_ms);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
-	WRITE_ONCE(thresholds[p->nid], threshold);
+	/* What even the group has to reach of which the least is demanded */
+	points = warm ? p->groups.min_score + points : 0;
+	WRITE_ONCE(thresholds[p->nid], max(threshold, points));
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
 	/*
 	 * Only what the scanners have found since says something about the window.
 	 * Under pressure too little is wanted rather than found.
 	 */
-	if (scanned && (wanted > budget || !(p->pressure.score || p->pressure.left)))
+	if (scanned && (wanted > budget || !p->strained))
 		kpromoted_ask_window(p, kpromoted_window(p->window_ms, kpromoted_longest(),
 							 kpromoted_most(p), warm, wanted,
 							 budget));
@@ -462,31 +748,74 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 
 	work.since = histogram.since;
 	work.left = budget;
-	kpromoted_work(p, &work, threshold, hot);
-	/* What is left of the budget does for some pages of the next score. */
-	if (threshold > least)
-		kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
+	if (kpromoted_shares_by_weight(&p->shares)) {
+		kpromoted_share_out(p, &work, least);
+	} else {
+		kpromoted_work(p, &work, threshold, hot);
+		/* What is left of the budget does for some pages of the next score. */
+		if (threshold > least)
+			kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
+	}
 	p->rest = over > work.moved;
 	kpromoted_adapt(p, &work, room, warm);
 	trace_kpromoted_epoch(p->nid, work.target, threshold, hot, budget, work.moved,
 			      p->pressure.score, p->backoff.shift, p->window_ms);
 }
 
+/*
+ * Bring over what has been left on another fast node.  Without room, as many pages in an
+ * epoch as are exchanged in promotion.  What cannot be moved now is found again.
+ */
+static void kpromoted_sideways(struct kpromoted *p)
+{
+	struct kpromoted_work work = { .begun = jiffies };
+	struct tier_promote_stats stats;
+	unsigned long pages, exchanged = 0;
+	unsigned int nr, i;
+
+	while (!kthread_should_stop() && !kpromoted_over(&work)) {
+		/* The limit is that of promotion. */
+		if (!kpromoted_rate(p, first_node(p->nodes.top), KPROMOTED_BATCH))
+			return;
+		nr = sideways_take(p->ranges, KPROMOTED_RANGES, KPROMOTED_BATCH);
+		if (!nr)
+			return;
+		for (i = 0, pages = 0; i < nr; i++)
+			pages += p->ranges[i].nr;
+		if (!kpromoted_has_room(p->ranges[0].nid)) {
+			if (!numa_demotion_enabled || exchanged >= p->exchange)
+				continue;
+			exchanged += pages;
+		}
+		p->tokens -= pages;
+		memset(&stats, 0, sizeof(stats));
+		tier_promote(p->ranges, nr, &stats);
+		count_tier_events(KMMSCAND_SIDEWAYS, stats.sideways);
+		kmmscand_cpu_pay(&p->cpu, READ_ONCE(kmmscand_tunables.promote_cpu_pct));
+	}
+}
+
 static int kpromoted_thread(void *data)
 {
 	struct kpromoted *p = data;
+	int i;
 
 	set_freezable();
 	kmmscand_cpu_start(&p->cpu);
 	p->refilled = jiffies;
 	p->round = kmmscand_rounds();
-	tier_bounces(&p->bounces.promoted_seen, &p->bounces.bounced_seen);
+	p->regrets.demoted_seen = tier_moved_pages(p->nid, p->promoted);
+	for (i = 0; i < TIER_GROUPS; i++)
+		p->owner[i].promoted_seen = p->promoted[i];
 
 	while (!kthread_should_stop()) {
 		unsigned int period_ms = kmmscand_epoch_ms();
 		unsigned long start = jiffies, period, spent;
 
 		kpromoted_epoch(p, period_ms);
+		kpromoted_shares_end(&p->shares);
+		if (target_matters())
+			kpromoted_sideways(p);
 		kmmscand_cpu_pay(&p->cpu, READ_ONCE(kmmscand_tunables.promote_cpu_pct));
 
 		period = msecs_to_jiffies(period_ms);
@@ -496,6 +825,8 @@ static int kpromoted_thread(void *data)
 			kmmscand_wait_round(&p->cpu, p->round,
 					    jiffies_to_msecs(2 * period - spent));
 	}
+	/* The second time nothing is kept for another epoch. */
+	kpromoted_shares_end(&p->shares);
 	WRITE_ONCE(thresholds[p->nid], 0);
 	WRITE_ONCE(windows[p->nid], 0);
 	return 0;
@@ -517,6 +848,7 @@ struct kpromoted *kpromoted_start(int nid, const struct kmmscand_nodes *nodes)
 		return ERR_PTR(-ENOMEM);
 	p->nid = nid;
 	p->nodes = *nodes;
+	kpromoted_shares_init(&p->shares, &p->nodes.top);
 	p->page_ns = KPROMOTED_PAGE_NS;
 	p->exchange = KPROMOTED_BATCH;
 	/* First what is hottest */

@@ -27,6 +27,7 @@
 
 #include "hotness.h"
 #include "kmmscand.h"
+#include "target.h"
 
 /*
  * To promote a page takes as many instructions as to read so many entries, and to read
@@ -40,6 +41,11 @@
 #define KMMSCAND_JUMP		64
 /* Close passes are at most so many epochs apart, as a power of two. */
 #define KMMSCAND_CLOSE_SHIFT	2U
+/*
+ * With longer intervals there would be gaps in a history that stands for 2^HOTNESS_MAX_SHIFT
+ * epochs a bit; some epochs are for visits that come late.
+ */
+#define KMMSCAND_LONGEST	12U
 /* Rounds after which a process that runs on another node belongs there */
 #define KMMSCAND_AWAY		8
 
@@ -119,6 +125,7 @@ static void kmmscand_mm_free(struct kmmscand_mm *state)
 {
 	hash_del(&state->node);
 	mmdrop(state->pass.mm);
+	target_free(state);
 	kfree(state);
 }
 
@@ -201,4 +208,16 @@ unsigned int kmmscand_next_shift(const struct kmmscand_mm *state)
 		return min(longer, pass->close ? KMMSCAND_CLOSE_SHIFT : 1U);
 	/* Windows are for when much is going on. */
 	return pass->close && pass->touched ? min(longer, KMMSCAND_CLOSE_SHIFT) : longer;
+}
+
+/**
+ * kmmscand_interval - how many epochs are that?
+ * @shift: what kmmscand_next_shift() has said
+ * @scale: how many times as long the process wants it to be
+ *
+ * Return: epochs from one pass to the next.
+ */
+unsigned int kmmscand_interval(unsigned int shift, unsigned int scale)
+{
+	return min(max(scale, 1U) << shift, KMMSCAND_LONGEST);
 }

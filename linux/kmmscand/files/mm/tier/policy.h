@@ -154,52 +154,65 @@ static inline void kpromoted_backoff_decay(struct kpromoted_backoff *backoff)
 }
 
 /* Averages over the last epochs, in base pages */
-struct kpromoted_bounces {
-	unsigned long promoted_seen, bounced_seen;	/* counters as of the last epoch */
-	unsigned long promoted, bounced;
+struct kpromoted_regrets {
+	unsigned long demoted_seen, regretted_seen;	/* counters as of the last epoch */
+	unsigned long demoted, regretted;
 };
 
-enum kpromoted_bouncing {
-	KPROMOTED_BOUNCES_FEW,
-	KPROMOTED_BOUNCES_MANY,		/* promote more slowly */
-	KPROMOTED_BOUNCES_TOO_MANY,	/* promote less */
+enum kpromoted_regret {
+	KPROMOTED_REGRETS_FEW,
+	KPROMOTED_REGRETS_MANY,		/* promote more slowly */
+	KPROMOTED_REGRETS_TOO_MANY,	/* promote less */
 };
 
-/* One promotion in so many may be a bounce, or in so many, and so few do not count. */
-#define KPROMOTED_BOUNCE_SHARE	10
-#define KPROMOTED_BOUNCE_LIMIT	4
-#define KPROMOTED_BOUNCE_MIN	64
+/* One demotion in so many may be regretted, or in so many, and so few do not count. */
+#define KPROMOTED_REGRET_SHARE	10
+#define KPROMOTED_REGRET_LIMIT	4
+#define KPROMOTED_REGRET_MIN	64
 
 /**
- * kpromoted_bounces_update - learn from an epoch
- * @bounces:  averages
- * @promoted: counter of base pages promoted
- * @bounced:  counter of those that had been promoted and demoted before
+ * kpromoted_regrets_update - learn from an epoch
+ * @regrets:   averages
+ * @demoted:   counter of base pages demoted
+ * @regretted: counter of those that turned out to be as hot as what they were demoted for
  *
  * Both are averaged over some epochs; what is old counts half after five of them.
  * What has been complained about is not counted again.
  *
  * Return: are there too many?
  */
-static inline enum kpromoted_bouncing
-kpromoted_bounces_update(struct kpromoted_bounces *bounces, unsigned long promoted,
-			 unsigned long bounced)
+static inline enum kpromoted_regret
+kpromoted_regrets_update(struct kpromoted_regrets *regrets, unsigned long demoted,
+			 unsigned long regretted)
 {
-	enum kpromoted_bouncing ret = KPROMOTED_BOUNCES_MANY;
-	unsigned long news = bounced - bounces->bounced_seen;
+	enum kpromoted_regret ret = KPROMOTED_REGRETS_MANY;
+	unsigned long news = regretted - regrets->regretted_seen;
 
-	bounces->promoted = bounces->promoted * 7 / 8 + (promoted - bounces->promoted_seen);
-	bounces->bounced = bounces->bounced * 7 / 8 + news;
-	bounces->promoted_seen = promoted;
-	bounces->bounced_seen = bounced;
-	if (!news || bounces->bounced < KPROMOTED_BOUNCE_MIN ||
-	    bounces->bounced <= bounces->promoted / KPROMOTED_BOUNCE_SHARE)
-		return KPROMOTED_BOUNCES_FEW;
-	if (bounces->bounced > bounces->promoted / KPROMOTED_BOUNCE_LIMIT)
-		ret = KPROMOTED_BOUNCES_TOO_MANY;
-	bounces->promoted = 0;
-	bounces->bounced = 0;
+	regrets->demoted = regrets->demoted * 7 / 8 + (demoted - regrets->demoted_seen);
+	regrets->regretted = regrets->regretted * 7 / 8 + news;
+	regrets->demoted_seen = demoted;
+	regrets->regretted_seen = regretted;
+	if (!news || regrets->regretted < KPROMOTED_REGRET_MIN ||
+	    regrets->regretted <= regrets->demoted / KPROMOTED_REGRET_SHARE)
+		return KPROMOTED_REGRETS_FEW;
+	if (regrets->regretted > regrets->demoted / KPROMOTED_REGRET_LIMIT)
+		ret = KPROMOTED_REGRETS_TOO_MANY;
+	regrets->demoted = 0;
+	regrets->regretted = 0;
 	return ret;
+}
+
+/* Who has promoted one page in so many lately is to blame for what is regretted. */
+#define KPROMOTED_BLAME_SHARE	4
+
+/**
+ * kpromoted_promoted - average of the last epochs
+ * @average: until now
+ * @news:    base pages that were promoted in this one
+ */
+static inline unsigned long kpromoted_promoted(unsigned long average, unsigned long news)
+{
+	return average * 7 / 8 + news;
 }
 
 /* Base pages (or one larger folio) to promote before CPU time is looked at again */
@@ -211,16 +224,16 @@ kpromoted_bounces_update(struct kpromoted_bounces *bounces, unsigned long promot
  * @used:     base pages that were promoted
  * @most:     base pages that may be exchanged in an epoch
  * @full:     demotion could not keep up
- * @bouncing: too many of those that came in exchange go back
+ * @regret:   too much of what is demoted for it is as hot
  *
  * Return: four times as many if that much was wanted and went well, a quarter if it did
  * not; at least a batch.
  */
 static inline unsigned long
 kpromoted_exchange_update(unsigned long exchange, unsigned long used, unsigned long most,
-			  bool full, enum kpromoted_bouncing bouncing)
+			  bool full, enum kpromoted_regret regret)
 {
-	if (bouncing != KPROMOTED_BOUNCES_FEW)
+	if (regret != KPROMOTED_REGRETS_FEW)
 		exchange /= 4;
 	else if (full)
 		exchange = min(exchange, used);
@@ -250,13 +263,13 @@ struct kpromoted_pressure {
  * kpromoted_pressure_update - learn from an epoch
  * @pressure: at most HOTNESS_MAX_SCORE points, which stop promotion altogether
  * @full:     the target had no room at all
- * @bouncing: too many of what is promoted comes back
+ * @regret:   too much of what is demoted is as hot
  * @relent:   there is room
  * @warm:     base pages that reach hot_threshold
  * @close:    they had to reach it within a short window
  */
 static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure, bool full,
-					     enum kpromoted_bouncing bouncing, bool relent,
+					     enum kpromoted_regret regret, bool relent,
 					     unsigned long warm, bool close)
 {
 	/* Something new is going on, another hot set perhaps: begin again. */
@@ -268,8 +281,8 @@ static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure
 	if (warm)
 		pressure->warm = max(warm, pressure->warm - pressure->warm / 8);
 
-	if (full || bouncing != KPROMOTED_BOUNCES_FEW) {
-		if (bouncing != KPROMOTED_BOUNCES_MANY)
+	if (full || regret != KPROMOTED_REGRETS_FEW) {
+		if (regret != KPROMOTED_REGRETS_MANY)
 			pressure->score = min(pressure->score + 1,
 					      (unsigned int)HOTNESS_MAX_SCORE);
 		pressure->hold = clamp(2 * pressure->hold, KPROMOTED_HOLD_MIN,

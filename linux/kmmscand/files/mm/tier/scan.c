@@ -10,7 +10,8 @@
  * twice, a window later each, to read and clear them.
  *
  * Holding locks: an address space is scanned in slices of KMMSCAND_SLICE page
- * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them).  mmap_lock is
+ * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them), or of
+ * KMMSCAND_SLICE_NS, whichever is over first.  mmap_lock is
  * taken for reading, by trylock only, for one slice.  Between slices only mm_count
  * is held.  A process that exits during a slice leaves exit_mmap() to a kworker, by
  * mmput_async(): its memory is freed a little later than waitpid() returns.  A pass
@@ -22,7 +23,8 @@
  * (DAX, PFN maps), which walk_pud_range() would split, is left out by test_walk.
  *
  * Accessed bits are a shared resource:
- *  - Those of top-tier pages are not touched at all.
+ *  - Those of top-tier pages are not touched at all, but for some passes after the process
+ *    has moved to another node (sideways.c).
  *  - When the bit of a slow page is cleared, reclaim is told instead: PG_young is set
  *    (folio_referenced() counts it), and with MGLRU the folio moves to the youngest
  *    generation, as MGLRU's own walks do, which look at page tables and not at
@@ -55,10 +57,10 @@
  * memory), mlocked (not promoted, see promote.c), executable file maps (shared
  * libraries: moving them disturbs every process), sequential readers (by their own
  * word the pages are not used again), and memory that mempolicy or cpuset does not let
- * go to each of the fast nodes (the table has no room for where a page may go).  A
- * range armed by userfaultfd is not left out: clearing an Accessed bit raises no fault,
- * and migration preserves the uffd-wp bit.  Pages that tier_promote() would refuse are
- * cleared, but not counted.
+ * go to any fast node (what may go to some of them is up to target.c).  A range armed by
+ * userfaultfd is not left out: clearing an Accessed bit raises no fault, and migration
+ * preserves the uffd-wp bit.  Pages that tier_promote() would refuse are cleared, but
+ * not counted.
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
@@ -75,6 +77,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/page_idle.h>
 #include <linux/pagewalk.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
@@ -84,13 +87,19 @@
 #include <asm/tlbflush.h>
 
 #include "../internal.h"
+#include "control.h"
+#include "confirm.h"
 #include "events.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
+#include "sideways.h"
+#include "target.h"
 
 /* Page tables (or VMAs without any) per hold of mmap_lock */
 #define KMMSCAND_SLICE		64
+/* And how long, but for one page table */
+#define KMMSCAND_SLICE_NS	(4 * NSEC_PER_MSEC)
 /* What a page table costs if each entry may be asked of a secondary MMU */
 #define KMMSCAND_NOTIFY_COST	8
 /* What one costs that is skipped */
@@ -100,6 +109,8 @@
 /* How often in a row to try a contended mmap_lock, and the pause between */
 #define KMMSCAND_LOCK_TRIES	4
 #define KMMSCAND_LOCK_MSECS	10
+/* Neighbours that have to be there to tell where pages should go */
+#define KMMSCAND_SPATIAL_LEAST	8
 /* A page table that the processor has not walked is read in one pass of so many */
 #define KMMSCAND_FULL_PASSES	64
 
@@ -122,8 +133,18 @@ struct kmmscand_walk {
 
 	bool cleared;			/* Accessed bits, so flush the TLB */
 
+	/* Where pages of this VMA should go, and of this page table; see target.h */
+	u8 vma_aim;
+	u8 vma_was;
+	u8 aim;
+	u8 was;
+	bool ask;			/* hot pages who uses them */
+	bool asked;			/* one of them */
+	int sideways;			/* node to bring them to, or NUMA_NO_NODE */
+
 	/* Slice */
 	unsigned int budget;
+	u64 until;			/* local_clock() */
 	unsigned int skips;
 	unsigned int holes;
 
@@ -197,6 +218,12 @@ static void kmmscand_hand_back(struct folio *folio)
 #endif
 }
 
+/* The first walk over a part of the address space in a pass, that is */
+static bool kmmscand_begins(enum kmmscand_look look)
+{
+	return look == KMMSCAND_SINCE || look == KMMSCAND_CLEAR;
+}
+
 /* As in tier_may_promote(), and as cheap as it must be here */
 static bool kmmscand_may_move(struct folio *folio)
 {
@@ -207,9 +234,9 @@ static bool kmmscand_may_move(struct folio *folio)
 
 /*
  * A slow folio was found accessed.  Called under the page-table lock, so the
- * mapping keeps the folio alive, and under RCU.
+ * mapping keeps the folio alive, and under RCU.  True if it may be promoted soon.
  */
-static void kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
+static bool kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 {
 	struct kmmscand_pass *pass = w->pass;
 	unsigned long pfn = folio_pfn(folio);
@@ -219,7 +246,13 @@ static void kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 	pass->young++;
 	kmmscand_hand_back(folio);
 	if (w->look == KMMSCAND_CLEAR || !kmmscand_may_move(folio))
-		return;
+		return false;
+	/* Where to?  Nothing is promoted before that is known. */
+	if (pass->vote == TARGET_WAIT)
+		return false;
+	if (target_matters())
+		hotness_aim(pfn, w->look == KMMSCAND_SINCE ? hotness_epoch() : pass->looked,
+			    w->look != KMMSCAND_FIRST, w->aim, w->was);
 	if (w->look == KMMSCAND_SINCE)
 		score = hotness_touch(pfn, pass->shift);
 	else
@@ -227,10 +260,39 @@ static void kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 					    pass->shift);
 	/* A page is counted once in a pass. */
 	if (!score || w->look == KMMSCAND_FIRST)
-		return;
+		return false;
 	pass->touched++;
 	pass->warm += score >= w->warm;
 	pass->hot += score >= w->hot[folio_nid(folio)];
+	return score >= w->warm;
+}
+
+/*
+ * A page that has been accessed is on a fast node.  If it should be on another one, note it
+ * if it is known when its bit was cleared.  Returns true if the bit is to be cleared now.
+ */
+static bool kmmscand_fast(struct kmmscand_walk *w, struct folio *folio)
+{
+	struct kmmscand_pass *pass = w->pass;
+	int nid;
+
+	if (!folio || folio_is_zone_device(folio))
+		return false;
+	nid = folio_nid(folio);
+	if (nid == w->sideways || !node_isset(nid, pass->nodes->top) ||
+	    folio_likely_mapped_shared(folio) || !kmmscand_may_move(folio))
+		return false;
+	if (w->look == KMMSCAND_SECOND || (w->look == KMMSCAND_SINCE && pass->again))
+		pass->wrong += sideways_add(folio_pfn(folio), folio_nr_pages(folio),
+					    w->sideways);
+	return kmmscand_begins(w->look);
+}
+
+/* The bit of a page on a fast node was cleared. */
+static void kmmscand_fast_cleared(struct kmmscand_walk *w, struct folio *folio)
+{
+	w->cleared = true;
+	kmmscand_hand_back(folio);
 }
 
 static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vma,
@@ -249,8 +311,14 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 
 	/* NULL for the huge zero folio */
 	folio = vm_normal_folio_pmd(vma, addr, pmd);
-	if (!kmmscand_folio_slow(w, folio))
+	if (!kmmscand_folio_slow(w, folio)) {
+		rcu_read_lock();
+		if (w->sideways != NUMA_NO_NODE && pmd_young(pmd) && kmmscand_fast(w, folio) &&
+		    pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
+			kmmscand_fast_cleared(w, folio);
+		rcu_read_unlock();
 		return;
+	}
 
 	rcu_read_lock();
 	if (pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
@@ -259,10 +327,62 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 #endif
 }
 
-/* The first walk over a part of the address space in a pass, that is */
-static bool kmmscand_begins(enum kmmscand_look look)
+/* The fast node on which most of the accessed pages of a page table are, or 0 */
+static unsigned int kmmscand_spatial(struct kmmscand_walk *w, struct vm_area_struct *vma,
+				     pte_t *pte, unsigned long addr, unsigned long end)
 {
-	return look == KMMSCAND_SINCE || look == KMMSCAND_CLEAR;
+	u32 votes[TARGET_SLOTS + 1] = {};
+	unsigned int slot;
+
+	if (tier_fault(SPATIAL))
+		return 0;
+	for (; addr != end; pte++, addr += PAGE_SIZE) {
+		pte_t ptent = ptep_get(pte);
+		struct folio *folio;
+
+		if (!pte_present(ptent) || !pte_young(ptent) ||
+		    pte_pfn(ptent) - w->slow_start < w->slow_len)
+			continue;
+		folio = vm_normal_folio(vma, addr, ptent);
+		if (folio && node_isset(folio_nid(folio), w->pass->nodes->top))
+			votes[target_slot(folio_nid(folio))]++;
+	}
+	slot = target_winner(votes, KMMSCAND_SPATIAL_LEAST);
+	return slot == TARGET_ANY ? 0 : slot;
+}
+
+/* The vote is split: where should the pages of a page table go? */
+static void kmmscand_aim_table(struct kmmscand_walk *w, struct vm_area_struct *vma,
+			       pte_t *pte, unsigned long addr, unsigned long end)
+{
+	unsigned int slot;
+
+	if (READ_ONCE(target_mode) != TARGET_MODE_AUTO)
+		return;
+	slot = confirm_region(vma->vm_mm, addr);
+	if (!slot)
+		slot = kmmscand_spatial(w, vma, pte, addr, end);
+	w->ask = !slot && confirm_active(vma);
+	if (w->ask)
+		slot = TARGET_WAIT;
+	if (slot)
+		w->aim = slot;
+	w->was = TARGET_ANY;
+}
+
+/* The first hot page of a page table, and one in some, is made to tell who uses it. */
+static void kmmscand_ask(struct kmmscand_walk *w, struct vm_area_struct *vma,
+			 unsigned long addr, pte_t *pte, struct folio *folio)
+{
+	unsigned int one_in = READ_ONCE(confirm_1in);
+	bool turn;
+
+	/* Zero by now?  Then in the next pass nobody waits any more. */
+	if (!one_in)
+		return;
+	turn = !(w->pass->unsure++ % one_in);
+	if ((turn || !w->asked) && confirm_arm(vma, addr, pte, folio))
+		w->asked = true;
 }
 
 /* May this page table be skipped?  The entry is only read; it may change any time. */
@@ -289,11 +409,13 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	struct kmmscand_walk *w = walk->private;
 	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
 	unsigned long start = addr, absent = 0;
+	const bool sideways = w->sideways != NUMA_NO_NODE;
 	bool notifiers, quiet = w->slow_len;
 	pte_t *start_pte, *pte;
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
-	if (!w->budget) {
+	/* At least one in a slice */
+	if (!w->budget || (w->budget < KMMSCAND_SLICE && local_clock() > w->until)) {
 		w->next = addr;
 		return 1;
 	}
@@ -309,6 +431,10 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		return 0;
 	}
 	w->budget--;
+	w->aim = w->vma_aim;
+	w->was = w->vma_was;
+	w->ask = false;
+	w->asked = false;
 
 	ptl = pmd_trans_huge_lock(pmd, vma);
 	if (ptl) {
@@ -339,6 +465,8 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	 * read-side critical section, which pte_unmap_unlock() will leave.
 	 */
 	__acquire(RCU);		/* for sparse; the former lacks it */
+	if (w->aim == TARGET_ANY && w->look != KMMSCAND_CLEAR)
+		kmmscand_aim_table(w, vma, start_pte, addr, end);
 	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
 		pte_t ptent = ptep_get(pte);
 		struct folio *folio;
@@ -353,13 +481,19 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		/* Certainly not on a slow node? */
 		if (pte_pfn(ptent) - slow_start >= slow_len) {
 			quiet = false;
-			continue;
+			if (!sideways)
+				continue;
 		}
 		folio = vm_normal_folio(vma, addr, ptent);
-		if (!kmmscand_folio_slow(w, folio))
+		if (!kmmscand_folio_slow(w, folio)) {
+			if (sideways && pte_young(ptent) && kmmscand_fast(w, folio) &&
+			    ptep_clear_young_notify(vma, addr, pte))
+				kmmscand_fast_cleared(w, folio);
 			continue;
-		if (ptep_clear_young_notify(vma, addr, pte))
-			kmmscand_accessed(w, folio);
+		}
+		if (ptep_clear_young_notify(vma, addr, pte) && kmmscand_accessed(w, folio) &&
+		    w->ask)
+			kmmscand_ask(w, vma, addr, pte, folio);
 	}
 #ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
 	/*
@@ -375,8 +509,14 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	return 0;
 }
 
-/* Nodes that a policy lets us move pages to. */
-static void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
+/**
+ * kmmscand_policy_nodes - nodes that a policy lets us move pages to
+ * @pol:   NULL for the default; kept by the caller
+ * @nodes: result
+ *
+ * Context: any.
+ */
+void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
 {
 	switch (pol ? pol->mode : MPOL_DEFAULT) {
 	case MPOL_BIND:
@@ -409,6 +549,23 @@ void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass)
 	task_unlock(task);
 }
 
+/* Where should pages go that are allowed on these nodes?  False: they have to stay. */
+static bool kmmscand_aim(struct kmmscand_walk *w, const nodemask_t *allowed)
+{
+	struct kmmscand_pass *pass = w->pass;
+
+	if (!target_matters())
+		return nodes_subset(pass->nodes->top, *allowed);
+	w->vma_aim = target_aim(pass->vote, allowed);
+	w->vma_was = target_aim(pass->vote_before, allowed);
+	/* Where it has moved to; one look is enough. */
+	w->sideways = NUMA_NO_NODE;
+	if (pass->sideways && w->look != KMMSCAND_FIRST &&
+	    (w->vma_aim & TARGET_SLOT) == pass->vote)
+		w->sideways = target_node(pass->vote);
+	return w->vma_aim;
+}
+
 /* Returns 1 to leave a VMA out, -EAGAIN when the slice is over. */
 static int kmmscand_test_walk(unsigned long start, unsigned long end,
 			      struct mm_walk *walk)
@@ -435,7 +592,7 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 	if (is_vm_hugetlb_page(vma) || vma_is_dax(vma))
 		return 1;
 	if (tier_fault(POLICY))
-		return 0;
+		return !kmmscand_aim(w, &w->pass->nodes->top);
 	if (vma->vm_file && (vma->vm_flags & VM_EXEC))
 		return 1;
 
@@ -451,7 +608,7 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 		mpol_cond_put(pol);
 	}
 	nodes_and(nodes, nodes, w->pass->cpuset);
-	return !nodes_subset(w->pass->nodes->top, nodes);
+	return !kmmscand_aim(w, &nodes);
 }
 
 /* Without this a sparse address space could be walked for long in one slice. */
@@ -481,6 +638,9 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 	struct mm_struct *mm = w->pass->mm;
 	int more;
 
+	/* The process does not want it any more. */
+	if (!tier_mm_scale(mm))
+		return -ESRCH;
 	/* Fails when the last user has gone, and stays so. */
 	if (test_bit(MMF_UNSTABLE, &mm->flags) || !mmget_not_zero(mm))
 		return -ESRCH;
@@ -489,6 +649,7 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 		return -EBUSY;
 	}
 	w->budget = KMMSCAND_SLICE;
+	w->until = local_clock() + KMMSCAND_SLICE_NS;
 	w->skips = KMMSCAND_SKIPS;
 	w->holes = KMMSCAND_SLICE_HOLES;
 	/*
@@ -537,6 +698,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 	w->pass = pass;
 	w->look = pass->stale && look == KMMSCAND_SINCE ? KMMSCAND_CLEAR : look;
 	w->next = *next;
+	w->sideways = NUMA_NO_NODE;
 	w->skip = arch_has_hw_nonleaf_pmd_young() && !mm_has_notifiers(pass->mm) &&
 		  !(pass->stale && kmmscand_begins(look));
 	kmmscand_slow_range(w);
@@ -600,7 +762,7 @@ void __tier_folio_accessed(struct vm_area_struct *vma, struct folio *folio)
 {
 	if (node_is_toptier(folio_nid(folio)) || vma_policy(vma) ||
 	    (vma->vm_flags & (VM_LOCKED | VM_SEQ_READ)) ||
-	    (vma->vm_file && (vma->vm_flags & VM_EXEC)))
+	    (vma->vm_file && (vma->vm_flags & VM_EXEC)) || !tier_mm_scale(vma->vm_mm))
 		return;
 	hotness_touch_known(folio_pfn(folio));
 }

@@ -13,6 +13,7 @@
 #include <linux/types.h>
 
 struct folio;
+struct page;
 struct seq_file;
 
 /**
@@ -49,6 +50,9 @@ struct tier_promote_stats {
 	unsigned long watermark;
 };
 
+/* Memory control groups are told apart by so many numbers; see tier_group(). */
+#define TIER_GROUPS	64
+
 #ifdef CONFIG_TIER_PROMOTE
 DECLARE_STATIC_KEY_FALSE(tier_promote_key);
 
@@ -59,7 +63,11 @@ bool tier_target_has_room(int nid, unsigned int order, unsigned long nr);
 unsigned long tier_target_headroom(int nid);
 void tier_promoter_get(void);
 void tier_promoter_put(void);
-void tier_bounces(unsigned long *promoted, unsigned long *bounced);
+unsigned int tier_group(const struct page *page);
+void tier_bounces_age(void);
+bool tier_demoted_take(int nid, unsigned long pfn);
+bool tier_would_bounce(int nid, unsigned long pfn);
+unsigned long tier_moved_pages(int nid, unsigned long *promoted);
 bool __tier_wants_headroom(int nid);
 void __tier_folio_demoted(struct folio *src, struct folio *dst);
 

@@ -17,6 +17,10 @@
  * than a quarter of it were promoted in it, up to TIER_BOUNCE_MAX_MSECS: on a large fast
  * tier it takes its time until reclaim gets to what was promoted.
  *
+ * Besides, the windows of the slow tier remember all frames that something was demoted to.
+ * If many of these pages are hot enough soon after to be promoted, then what is demoted is
+ * as hot as what it is demoted for.  A promoter can ask for that before it promotes them.
+ *
  * This is a measure, not an account.  A frame may have been freed and reused since, or a
  * demotion or promotion for which a frame was allocated may fail in the end: something
  * is taken for a bounce that is none.  If migration tries again with another frame, a
@@ -31,6 +35,7 @@
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
 #include <linux/jiffies.h>
+#include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
@@ -49,7 +54,11 @@
 struct tier_bounce_node {
 	unsigned long start_pfn;
 	unsigned long nr_pfns;
-	unsigned long *bits[2];
+	unsigned long *bits[2];		/* promoted to, or demoted after that */
+	/* Slow nodes only: */
+	unsigned long *demoted[2];	/* demoted to */
+	atomic_long_t nr_demoted;	/* base pages */
+	atomic_long_t *nr_promoted;	/* base pages from here, by tier_group() */
 	bool fast;
 };
 
@@ -71,9 +80,8 @@ struct tier_bounce_map {
 static DEFINE_MUTEX(tier_bounce_mutex);
 static struct tier_bounce_map __rcu *tier_bounce_map;
 
-/* In base pages, since the machine was booted */
+/* Base pages, since the machine was booted */
 static atomic_long_t tier_promoted;
-static atomic_long_t tier_bounced;
 
 /* The node's bitmaps and the frame's bit, or NULL if the frame is not covered; under RCU */
 static struct tier_bounce_node *tier_bounce_node(struct tier_bounce_map *map,
@@ -112,6 +120,41 @@ static void tier_bounce_remember(struct tier_bounce_map *map, struct folio *foli
 }
 
 /**
+ * tier_group - number of a page's memory control group
+ * @page: perhaps nobody has a reference to it, but it has a struct page
+ *
+ * Groups may have the same number, and are taken for one then.
+ *
+ * Context: any.
+ * Return: less than TIER_GROUPS; 0 for pages without a group.
+ */
+unsigned int tier_group(const struct page *page)
+{
+	unsigned int group = 0;
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *memcg;
+
+	rcu_read_lock();
+	memcg = page_memcg_check((struct page *)page);
+	if (memcg)
+		group = (unsigned int)memcg->css.id % TIER_GROUPS;
+	rcu_read_unlock();
+#endif
+	return group;
+}
+
+static void tier_bounce_demoted(struct tier_bounce_map *map, struct folio *folio)
+{
+	unsigned long bit;
+	struct tier_bounce_node *node = tier_bounce_node(map, folio, &bit);
+
+	if (!node || node->fast)
+		return;
+	set_bit(bit, node->demoted[READ_ONCE(map->window[false].newest)]);
+	atomic_long_add(folio_nr_pages(folio), &node->nr_demoted);
+}
+
+/**
  * tier_bounce_promote - a folio is about to be promoted
  * @src: on the slow node
  * @dst: on the fast node
@@ -125,13 +168,14 @@ void tier_bounce_promote(struct folio *src, struct folio *dst)
 
 	rcu_read_lock();
 	map = rcu_dereference(tier_bounce_map);
+	if (map && map->node[folio_nid(src)].nr_promoted)
+		atomic_long_add(folio_nr_pages(src),
+				&map->node[folio_nid(src)].nr_promoted[tier_group(&src->page)]);
 	bounced = tier_bounce_take(map, src);
 	tier_bounce_remember(map, dst);
 	rcu_read_unlock();
-	if (bounced) {
-		atomic_long_add(folio_nr_pages(src), &tier_bounced);
+	if (bounced)
 		count_tier_events(TIER_PROMOTE_BOUNCE, folio_nr_pages(src));
-	}
 }
 
 /**
@@ -169,7 +213,97 @@ void __tier_folio_demoted(struct folio *src, struct folio *dst)
 	map = rcu_dereference(tier_bounce_map);
 	if (tier_bounce_take(map, src))
 		tier_bounce_remember(map, dst);
+	tier_bounce_demoted(map, dst);
 	rcu_read_unlock();
+}
+
+/**
+ * tier_demoted_take - has something been demoted to a frame lately?
+ * @nid: the frame's node
+ * @pfn: first frame of a folio
+ *
+ * Context: any.
+ * Return: true if so, and once only.
+ */
+bool tier_demoted_take(int nid, unsigned long pfn)
+{
+	struct tier_bounce_node *node;
+	struct tier_bounce_map *map;
+	bool found = false;
+	unsigned long bit;
+
+	rcu_read_lock();
+	map = rcu_dereference(tier_bounce_map);
+	if (!map || map->node[nid].fast)
+		goto out;
+	node = &map->node[nid];
+	bit = pfn - node->start_pfn;
+	/* Of those that are asked for few are set: look before writing. */
+	if (bit < node->nr_pfns &&
+	    (test_bit(bit, node->demoted[0]) || test_bit(bit, node->demoted[1]))) {
+		clear_bit(bit, node->demoted[0]);
+		clear_bit(bit, node->demoted[1]);
+		found = true;
+	}
+out:
+	rcu_read_unlock();
+	return found;
+}
+
+/**
+ * tier_would_bounce - would it be a bounce to promote what is in a frame?
+ * @nid: the frame's node
+ * @pfn: first frame of a folio
+ *
+ * Context: any.
+ */
+bool tier_would_bounce(int nid, unsigned long pfn)
+{
+	struct tier_bounce_node *node;
+	struct tier_bounce_map *map;
+	bool found = false;
+	unsigned long bit;
+
+	rcu_read_lock();
+	map = rcu_dereference(tier_bounce_map);
+	if (map) {
+		node = &map->node[nid];
+		bit = pfn - node->start_pfn;
+		found = bit < node->nr_pfns &&
+			(test_bit(bit, node->bits[0]) || test_bit(bit, node->bits[1]));
+	}
+	rcu_read_unlock();
+	return found;
+}
+
+/**
+ * tier_moved_pages - how much has been promoted from a node, and demoted to it?
+ * @nid:      slow node
+ * @promoted: result: base pages by tier_group(), TIER_GROUPS numbers
+ *
+ * Neither number shrinks while a promoter is active.
+ *
+ * Context: any.
+ * Return: base pages that have been demoted to the node.
+ */
+unsigned long tier_moved_pages(int nid, unsigned long *promoted)
+{
+	struct tier_bounce_node *node;
+	struct tier_bounce_map *map;
+	unsigned long demoted = 0;
+	int i;
+
+	memset(promoted, 0, TIER_GROUPS * sizeof(*promoted));
+	rcu_read_lock();
+	map = rcu_dereference(tier_bounce_map);
+	if (map && map->node[nid].nr_promoted) {
+		node = &map->node[nid];
+		demoted = atomic_long_read(&node->nr_demoted);
+		for (i = 0; i < TIER_GROUPS; i++)
+			promoted[i] = atomic_long_read(&node->nr_promoted[i]);
+	}
+	rcu_read_unlock();
+	return demoted;
 }
 
 static void tier_bounce_zero(struct tier_bounce_map *map, bool fast, int index)
@@ -177,8 +311,13 @@ static void tier_bounce_zero(struct tier_bounce_map *map, bool fast, int index)
 	int nid;
 
 	for (nid = 0; nid < MAX_NUMNODES; nid++) {
-		if (map->node[nid].nr_pfns && map->node[nid].fast == fast)
-			bitmap_zero(map->node[nid].bits[index], map->node[nid].nr_pfns);
+		struct tier_bounce_node *node = &map->node[nid];
+
+		if (!node->nr_pfns || node->fast != fast)
+			continue;
+		bitmap_zero(node->bits[index], node->nr_pfns);
+		if (!fast)
+			bitmap_zero(node->demoted[index], node->nr_pfns);
 	}
 }
 
@@ -204,40 +343,43 @@ static void tier_bounce_window(struct tier_bounce_map *map, bool fast, unsigned 
 }
 
 /**
- * tier_bounces - how many pages were promoted, and how many of them bounced
- * @promoted: base pages since boot
- * @bounced:  base pages since boot
+ * tier_bounces_age - forget old promotions and demotions
  *
- * To be called every few seconds by whoever promotes, because it also sees to it that
- * old promotions are forgotten.
+ * To be called every few seconds by whoever promotes.
  *
  * Context: may sleep.
  */
-void tier_bounces(unsigned long *promoted, unsigned long *bounced)
+void tier_bounces_age(void)
 {
+	unsigned long promoted = atomic_long_read(&tier_promoted);
 	struct tier_bounce_map *map;
-
-	*promoted = atomic_long_read(&tier_promoted);
-	*bounced = atomic_long_read(&tier_bounced);
 
 	mutex_lock(&tier_bounce_mutex);
 	map = rcu_dereference_protected(tier_bounce_map, lockdep_is_held(&tier_bounce_mutex));
 	if (map) {
-		tier_bounce_window(map, false, *promoted);
-		tier_bounce_window(map, true, *promoted);
+		tier_bounce_window(map, false, promoted);
+		tier_bounce_window(map, true, promoted);
 	}
 	mutex_unlock(&tier_bounce_mutex);
 }
 
 static void tier_bounce_free(struct tier_bounce_map *map)
 {
-	int nid;
+	int nid, i;
 
 	for (nid = 0; nid < MAX_NUMNODES; nid++) {
-		kvfree(map->node[nid].bits[0]);
-		kvfree(map->node[nid].bits[1]);
+		for (i = 0; i < 2; i++) {
+			kvfree(map->node[nid].bits[i]);
+			kvfree(map->node[nid].demoted[i]);
+		}
+		kfree(map->node[nid].nr_promoted);
 	}
 	kvfree(map);
+}
+
+static unsigned long *tier_bounce_bitmap(unsigned long nr_pfns)
+{
+	return kvcalloc(BITS_TO_LONGS(nr_pfns), sizeof(long), GFP_KERNEL | __GFP_NOWARN);
 }
 
 static bool tier_bounce_add_node(struct tier_bounce_map *map, int nid)
@@ -246,15 +388,24 @@ static bool tier_bounce_add_node(struct tier_bounce_map *map, int nid)
 	unsigned long nr_pfns = node_spanned_pages(nid);
 	int i;
 
+	node->fast = node_is_toptier(nid);
 	for (i = 0; i < 2; i++) {
-		node->bits[i] = kvcalloc(BITS_TO_LONGS(nr_pfns), sizeof(long),
-					 GFP_KERNEL | __GFP_NOWARN);
+		node->bits[i] = tier_bounce_bitmap(nr_pfns);
 		if (!node->bits[i])
+			return false;
+		if (node->fast)
+			continue;
+		node->demoted[i] = tier_bounce_bitmap(nr_pfns);
+		if (!node->demoted[i])
+			return false;
+	}
+	if (!node->fast) {
+		node->nr_promoted = kcalloc(TIER_GROUPS, sizeof(*node->nr_promoted), GFP_KERNEL);
+		if (!node->nr_promoted)
 			return false;
 	}
 	node->start_pfn = node_start_pfn(nid);
 	node->nr_pfns = nr_pfns;
-	node->fast = node_is_toptier(nid);
 	if (node->fast)
 		map->fast_pages += node_present_pages(nid);
 	return true;

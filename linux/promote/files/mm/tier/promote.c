@@ -67,6 +67,9 @@
  */
 #define TIER_BATCH_PAGES	512
 
+/* How long to wait before kswapd is sent again where it has given up */
+#define TIER_REVIVE_SECS	10
+
 /* True while at least one promoter is active; see tier_promoter_get() */
 DEFINE_STATIC_KEY_FALSE(tier_promote_key);
 static DEFINE_MUTEX(tier_promoters_mutex);
@@ -127,6 +130,25 @@ static void tier_put_dst(struct folio *folio, unsigned long private)
 }
 
 /*
+ * Let kswapd of a node try again that has given up: it does after failing for some time,
+ * perhaps before demotion was enabled, or while there was no room to demote to.  Only direct
+ * reclaim would end that, which comes when the whole machine is short of memory.  Not too
+ * often, in case it is hopeless.
+ */
+static void tier_revive_kswapd(pg_data_t *pgdat)
+{
+	static unsigned long revived[MAX_NUMNODES];	/* in jiffies */
+	int nid = pgdat->node_id;
+
+	if (READ_ONCE(pgdat->kswapd_failures) < MAX_RECLAIM_RETRIES ||
+	    time_before(jiffies, READ_ONCE(revived[nid]) + TIER_REVIVE_SECS * HZ))
+		return;
+	WRITE_ONCE(revived[nid], jiffies);
+	/* If it fails just now the count is off by one, which changes nothing. */
+	WRITE_ONCE(pgdat->kswapd_failures, 0);
+}
+
+/*
  * Have kswapd make room, if it can do it by demotion.  The order matters: between the
  * high and the promo watermark of a small node there is less than a huge page, so kswapd
  * would stop too early if it was asked for order 0, and it says whether kcompactd is
@@ -139,6 +161,7 @@ static void tier_wake_kswapd(int nid, unsigned int order)
 
 	if (!__tier_wants_headroom(nid))
 		return;
+	tier_revive_kswapd(pgdat);
 	for (i = pgdat->nr_zones - 1; i >= 0; i--) {
 		if (managed_zone(pgdat->node_zones + i)) {
 			wakeup_kswapd(pgdat->node_zones + i, 0, order, ZONE_MOVABLE);

@@ -112,7 +112,7 @@ static char *fill_node(int nid, size_t *len)
  * watermark.  With fill_node() and punch_holes() afterwards there is free memory, but
  * hardly any in large blocks.  Changes settings.
  */
-static char *use_up_blocks(int nid, long keep, size_t *len)
+static inline char *use_up_blocks(int nid, long keep, size_t *len)
 {
 	size_t size = 1UL << 34, used;
 	char *p = map_bound(size, nid);
@@ -139,7 +139,7 @@ static char *use_up_blocks(int nid, long keep, size_t *len)
 }
 
 /* Free every other page of what fill_node() has mapped. */
-static void punch_holes(char *p, size_t len)
+static inline void punch_holes(char *p, size_t len)
 {
 	size_t hole;
 

@@ -196,7 +196,7 @@ static uint64_t pagemap_value(uint64_t entry)
 }
 
 /* Frame of a present page, or 0. */
-static uint64_t pfn_of(const char *addr)
+static inline uint64_t pfn_of(const char *addr)
 {
 	uint64_t entry = 0;
 

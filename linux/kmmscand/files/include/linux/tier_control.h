@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Who may be scanned and promoted by kmmscand: what fork, prctl(), /proc and memory
+ * control groups need of it.  See mm/tier/prctl.c and mm/tier/memcg.c.
+ */
+#ifndef _LINUX_TIER_CONTROL_H
+#define _LINUX_TIER_CONTROL_H
+
+#include <linux/build_bug.h>
+#include <linux/errno.h>
+#include <linux/jump_label.h>
+#include <linux/mm_types.h>
+#include <linux/sched/coredump.h>
+
+struct mem_cgroup;
+struct seq_file;
+
+#ifdef CONFIG_KMMSCAND
+
+/*
+ * Bits of mm->flags that hold what PR_SET_TIER_SCAN has set, in a form in which zero is the
+ * default (prctl.c).  They are above all that sched/coredump.h gives away; kmmscand depends
+ * on 64-bit machines.  They are named here and not there because nearly every file of the
+ * kernel includes that header.
+ */
+#define MMF_TIER_SCAN		32
+#define MMF_TIER_SCAN_BITS	4
+#define MMF_TIER_SCAN_MASK	(((1UL << MMF_TIER_SCAN_BITS) - 1) << MMF_TIER_SCAN)
+
+static_assert(MMF_TIER_SCAN > MMF_TOPDOWN);
+static_assert(MMF_TIER_SCAN + MMF_TIER_SCAN_BITS <= BITS_PER_LONG);
+
+/**
+ * tier_mm_inherit - a new address space is scanned as often as the one it comes from
+ * @mm:   new, and nobody else's yet
+ * @from: of the process that forks or calls exec
+ *
+ * The mask of what is inherited, MMF_INIT_MASK, need not contain our bits.
+ *
+ * Context: any.
+ */
+static inline void tier_mm_inherit(struct mm_struct *mm, const struct mm_struct *from)
+{
+	mm->flags = (mm->flags & ~MMF_TIER_SCAN_MASK) |
+		    (READ_ONCE(from->flags) & MMF_TIER_SCAN_MASK);
+}
+
+int tier_prctl(int option, unsigned long arg2, unsigned long arg3, unsigned long arg4,
+	       unsigned long arg5);
+void tier_task_status(struct seq_file *m, const struct mm_struct *mm);
+
+#else
+
+static inline void tier_mm_inherit(struct mm_struct *mm, const struct mm_struct *from)
+{
+}
+
+static inline int tier_prctl(int option, unsigned long arg2, unsigned long arg3,
+			     unsigned long arg4, unsigned long arg5)
+{
+	return -EINVAL;
+}
+
+static inline void tier_task_status(struct seq_file *m, const struct mm_struct *mm)
+{
+}
+
+#endif /* CONFIG_KMMSCAND */
+
+#if defined(CONFIG_KMMSCAND) && defined(CONFIG_MEMCG)
+
+DECLARE_STATIC_KEY_FALSE(tier_memcg_key);
+
+void __tier_memcg_free(struct mem_cgroup *memcg);
+
+/**
+ * tier_memcg_free - a memory control group is being freed
+ * @memcg: to which nobody has a reference any more
+ *
+ * A nop while no group has any settings.
+ *
+ * Context: may sleep.
+ */
+static inline void tier_memcg_free(struct mem_cgroup *memcg)
+{
+	if (static_branch_unlikely(&tier_memcg_key))
+		__tier_memcg_free(memcg);
+}
+
+#else
+
+static inline void tier_memcg_free(struct mem_cgroup *memcg)
+{
+}
+
+#endif /* CONFIG_KMMSCAND && CONFIG_MEMCG */
+
+#endif /* _LINUX_TIER_CONTROL_H */

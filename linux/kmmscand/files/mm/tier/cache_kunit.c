@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit tests of what counts as an access to page cache.
+ */
+
+#include <kunit/test.h>
+
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/nodemask.h>
+#include <linux/tier.h>
+
+#include "cache.h"
+#include "hotness.h"
+
+static void look_test(struct kunit *test)
+{
+	/* Without windows any time will do. */
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(0, 0), KMMSCAND_CACHE_WHOLE);
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(ULONG_MAX, 0), KMMSCAND_CACHE_WHOLE);
+
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(0, 4), KMMSCAND_CACHE_FIRST);
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(3, 4), KMMSCAND_CACHE_FIRST);
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(4, 4), KMMSCAND_CACHE_SECOND);
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(7, 4), KMMSCAND_CACHE_SECOND);
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(8, 4), KMMSCAND_CACHE_NONE);
+	/* The clock was read before the epoch began. */
+	KUNIT_EXPECT_EQ(test, kmmscand_cache_look(-1UL, 4), KMMSCAND_CACHE_NONE);
+}
+
+static void goes_on_test(struct kunit *test)
+{
+	/* In small pieces through a page at 4096 */
+	KUNIT_EXPECT_FALSE(test, kmmscand_cache_goes_on(4096, 4096, 4096));
+	KUNIT_EXPECT_TRUE(test, kmmscand_cache_goes_on(4608, 4608, 4096));
+	KUNIT_EXPECT_TRUE(test, kmmscand_cache_goes_on(7680, 7680, 4096));
+	/* The same piece again, another one, and nothing known */
+	KUNIT_EXPECT_FALSE(test, kmmscand_cache_goes_on(4608, 5120, 4096));
+	KUNIT_EXPECT_FALSE(test, kmmscand_cache_goes_on(4608, 8192, 4096));
+	KUNIT_EXPECT_FALSE(test, kmmscand_cache_goes_on(4608, -1, 4096));
+	KUNIT_EXPECT_FALSE(test, kmmscand_cache_goes_on(0, 0, 0));
+}
+
+/* Score of a page that is read at each of @nr looks of @look, epoch by epoch */
+static unsigned int score_of(unsigned long pfn, enum kmmscand_cache_look first, unsigned int nr)
+{
+	unsigned int score = 0;
+
+	for (; nr; nr--) {
+		hotness_next_epoch();
+		if (first == KMMSCAND_CACHE_WHOLE) {
+			score = hotness_touch(pfn, 0);
+			continue;
+		}
+		score = hotness_touch_close(pfn, hotness_epoch(), false, 0);
+		if (first == KMMSCAND_CACHE_SECOND)
+			score = hotness_touch_close(pfn, hotness_epoch(), true, 0);
+	}
+	return score;
+}
+
+/* What reads are worth in the table: as much as the looks of a scanner */
+static void score_test(struct kunit *test)
+{
+	nodemask_t nodes = nodemask_of_node(first_memory_node);
+	struct page *page;
+	unsigned long pfn;
+
+	if (static_key_enabled(&kmmscand_key))
+		kunit_skip(test, "kmmscand is in use");
+	page = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 0);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	pfn = page_to_pfn(page);
+	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+
+	/* Once is not hot, however often in one look. */
+	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_WHOLE, 1), 1);
+	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 0);
+	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_WHOLE, 1), 3);
+	hotness_forget(pfn, 1);
+	/* In one of two windows; in both */
+	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_FIRST, 1), 1);
+	hotness_forget(pfn, 1);
+	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_SECOND, 1), 3);
+	KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, hotness_epoch(), true, 0), 0);
+	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_SECOND, 1), 5);
+	hotness_forget(pfn, 1);
+	/* One of two windows, again and again: less than both, but not nothing */
+	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_FIRST, 4), 4);
+
+	hotness_disable();
+	__free_page(page);
+}
+
+/* Of four frames, the third of which is not tracked */
+static unsigned int untouched(unsigned long pfn, unsigned long *pfns, unsigned int epoch,
+			      bool second)
+{
+	pfns[0] = pfn;
+	pfns[1] = pfn + 1;
+	pfns[2] = ULONG_MAX >> PAGE_SHIFT;
+	pfns[3] = pfn + 3;
+	return hotness_untouched(pfns, 4, epoch, second);
+}
+
+static void untouched_test(struct kunit *test)
+{
+	nodemask_t nodes = nodemask_of_node(first_memory_node);
+	unsigned long pfn, pfns[4];
+	unsigned int epoch;
+	struct page *page;
+
+	if (static_key_enabled(&kmmscand_key))
+		kunit_skip(test, "kmmscand is in use");
+	page = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 2);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	split_page(page, 2);
+	pfn = page_to_pfn(page);
+	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+	hotness_next_epoch();
+	epoch = hotness_epoch();
+	hotness_forget(pfn, 4);
+
+	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, false), 3);
+	KUNIT_EXPECT_EQ(test, pfns[0], pfn);
+	KUNIT_EXPECT_EQ(test, pfns[1], pfn + 1);
+	KUNIT_EXPECT_EQ(test, pfns[2], pfn + 3);
+	hotness_touch_close(pfn + 1, epoch, false, 0);
+	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, false), 2);
+	KUNIT_EXPECT_EQ(test, pfns[1], pfn + 3);
+	/* In the second window of the epoch it is to be recorded again. */
+	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 3);
+	hotness_touch_close(pfn + 1, epoch, true, 0);
+	hotness_touch(pfn, 0);
+	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 1);
+	hotness_next_epoch();
+	epoch = hotness_epoch();
+	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 3);
+
+	hotness_disable();
+	for (epoch = 0; epoch < 4; epoch++)
+		__free_page(page + epoch);
+}
+
+static struct kunit_case kmmscand_cache_test_cases[] = {
+	KUNIT_CASE(look_test),
+	KUNIT_CASE(goes_on_test),
+	KUNIT_CASE(score_test),
+	KUNIT_CASE(untouched_test),
+	{}
+};
+
+static struct kunit_suite kmmscand_cache_test_suite = {
+	.name = "kmmscand_cache",
+	.test_cases = kmmscand_cache_test_cases,
+};
+
+kunit_test_suites(&kmmscand_cache_test_suite);

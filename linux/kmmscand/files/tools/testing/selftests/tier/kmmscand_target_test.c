@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * On a machine with several fast nodes, does kmmscand promote to the right one?
+ *
+ * All pages begin on one slow node.  The fast node nearest to it is "near"; another one,
+ * "far", is where pages have to go for a reason, or the test would prove nothing.
+ *
+ * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
+ * its rule:
+ *
+ *   vote	fault_vote, fault_target
+ *   policy, full	fault_policy
+ *   spatial	fault_spatial
+ *   confirm	fault_confirm
+ *   moved	fault_sideways
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kmmscand_util.h"
+#include "tier_fill.h"
+
+#define MB		(1024UL * 1024)
+#define LEN		(4 * MB)
+
+/* Until hot pages must have arrived */
+#define ARRIVE_S	40
+/* The share of hot pages that has to be on the right node, in percent */
+#define RIGHT		95
+
+static int near = -1, far = -1;
+
+static int set(const char *file, const char *value)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), KMMSCAND "%s", file);
+	return change(path, value);
+}
+
+/* From the row of a node */
+static int distance(int from, int to)
+{
+	char path[64], buf[256], *p = buf;
+	int i, val = -1;
+
+	snprintf(path, sizeof(path), NODES "node%d/%s", from, __func__);
+	if (!read_file(path, buf, sizeof(buf)))
+		return -1;
+	for (i = 0; i <= to; i++)
+		val = strtol(p, &p, 10);
+	return val;
+}
+
+/* Nodes with CPUs are fast. */
+static void find_nodes(void)
+{
+	uint64_t nodes = read_nodes(NODES "has_cpu") & read_nodes(NODES "has_memory");
+	int nid;
+
+	for (nid = 0; nid < MAX_NODES; nid++) {
+		if (!(nodes & (1ULL << nid)))
+			continue;
+		if (near < 0 || distance(slow, nid) < distance(slow, near))
+			near = nid;
+	}
+	for (nid = 0; nid < MAX_NODES; nid++)
+		if (nodes & (1ULL << nid) && nid != near && far < 0)
+			far = nid;
+	if (far < 0)
+		ksft_exit_skip("only one fast node has CPUs\n");
+	ksft_print_msg("near node %d, far node %d\n", near, far);
+}
+
+/* This thread runs on the first CPU of a node from now on. */
+static bool run_on(int nid)
+{
+	char path[64];
+	cpu_set_t cpus;
+	uint64_t mask;
+	int cpu;
+
+	snprintf(path, sizeof(path), NODES "node%d/cpulist", nid);
+	mask = read_nodes(path);
+	for (cpu = 0; cpu < 64 && !(mask & (1ULL << cpu)); cpu++)
+		;
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	return !sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+static char *map_slow(size_t len)
+{
+	char *p = map_on(len, slow, false);
+
+	if (p && count_on(p, len, slow) == len / PAGE)
+		return p;
+	if (p)
+		unmap_on(p, len);
+	ksft_test_result_skip("no memory on the slow node\n");
+	return NULL;
+}
+
+static bool all_fast(char *addr, size_t len)
+{
+	return count_on(addr, len, near) + count_on(addr, len, far) >= len / PAGE / 100 * 99;
+}
+
+/* Keep pages hot for so long, or until all of them are fast, or on the node. */
+static void heat(char *addr, size_t len, double seconds, int nid)
+{
+	double end = now() + seconds, next = now() + 0.3;
+
+	while (now() < end) {
+		touch(addr, len);
+		/* Others need the CPU, too. */
+		usleep(1000);
+		if (now() < next)
+			continue;
+		if (nid >= 0 ? count_on(addr, len, nid) >= len / PAGE / 100 * RIGHT + 1 :
+			       all_fast(addr, len))
+			return;
+		next = now() + 0.3;
+	}
+}
+
+static bool right(char *addr, size_t len, int nid)
+{
+	unsigned long n = count_on(addr, len, nid);
+
+	ksft_print_msg("of %lu hot pages %lu are on node %d, %lu still slow\n", len / PAGE, n,
+		       nid, count_on(addr, len, slow));
+	return n >= len / PAGE * RIGHT / 100;
+}
+
+/* Threads that keep memory hot, each on a node of its own */
+struct heater {
+	pthread_t thread;
+	char *addr;
+	size_t len;
+	int nid;
+};
+
+static atomic_bool stop;
+
+static void *heater_thread(void *arg)
+{
+	struct heater *heater = arg;
+
+	if (!run_on(heater->nid))
+		return arg;
+	while (!atomic_load(&stop)) {
+		touch(heater->addr, heater->len);
+		usleep(1000);
+	}
+	return NULL;
+}
+
+static bool start_heater(struct heater *heater, char *addr, size_t len, int nid)
+{
+	*heater = (struct heater) { .addr = addr, .len = len, .nid = nid };
+	return !pthread_create(&heater->thread, NULL, heater_thread, heater);
+}
+
+static bool stop_heaters(struct heater *heater, int nr)
+{
+	bool ok = true;
+	void *ret;
+
+	atomic_store(&stop, true);
+	while (nr--)
+		ok &= !pthread_join(heater[nr].thread, &ret) && !ret;
+	atomic_store(&stop, false);
+	return ok;
+}
+
+/* Until all is fast, with hardly any use of CPU time */
+static void wait_fast(char *addr, size_t len)
+{
+	double end = now() + ARRIVE_S;
+
+	/* move_pages(2) is slow on a debug kernel, and this thread has a vote, too. */
+	while (now() < end && !all_fast(addr, len))
+		sleep(2);
+}
+
+/* Pages go to the node on which the process runs. */
+static void test_vote(void)
+{
+	char *p = map_slow(LEN);
+	bool ok;
+
+	if (!p)
+		return;
+	/* Without the vote, hint faults would tell. */
+	ok = !set("target_mode", "vote") && run_on(far) && !enable(true);
+	heat(p, LEN, ARRIVE_S, -1);
+	ok &= right(p, LEN, far);
+	enable(false);
+	ksft_test_result(ok, "pages go to where the process runs\n");
+	unmap_on(p, LEN);
+}
+
+/* The process runs near, but its memory may only go far. */
+static void test_policy(void)
+{
+	unsigned long mask = 1UL << far | 1UL << slow;
+	char *p = map_slow(LEN), *q = map_slow(LEN);
+	bool ok;
+
+	if (!p || !q)
+		return;
+	ok = !syscall(__NR_mbind, p, LEN, MPOL_BIND, &mask, MAX_NODES + 1UL, 0UL);
+	ok &= run_on(near) && !enable(true);
+	heat(p, LEN, ARRIVE_S, -1);
+	ok &= right(p, LEN, far);
+	/* What is not bound goes near. */
+	heat(q, LEN, ARRIVE_S, -1);
+	ok &= right(q, LEN, near);
+	enable(false);
+	ksft_test_result(ok, "what is bound to a fast node goes there\n");
+	unmap_on(p, LEN);
+	unmap_on(q, LEN);
+}
+
+/* Threads on both nodes use the memory.  Of each page table a part is far already. */
+static void test_spatial(void)
+{
+	char *p = map_slow(2 * HUGE), *part[2];
+	unsigned long mask = 1UL << far;
+	struct heater heater[2];
+	bool ok = true;
+	int i;
+
+	if (!p)
+		return;
+	/* It is a multiple of a huge page, and aligned to one. */
+	for (i = 0; i < 2; i++) {
+		part[i] = p + i * HUGE;
+		ok &= !syscall(__NR_mbind, part[i], HUGE / 4, MPOL_BIND, &mask, MAX_NODES + 1UL,
+			       2UL /* MPOL_MF_MOVE */);
+		ok &= !syscall(__NR_mbind, part[i], HUGE / 4, MPOL_DEFAULT, NULL, 0UL, 0UL);
+	}
+	ok &= count_on(p, 2 * HUGE, far) >= HUGE / 2 / PAGE * 9 / 10;
+	ok &= !set("target_confirm_1in", "0") && run_on(near);
+	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
+	ok &= start_heater(&heater[1], p, 2 * HUGE, far);
+	sleep(1);
+	ok &= !enable(true);
+	wait_fast(p, 2 * HUGE);
+	ok &= stop_heaters(heater, 2);
+	ok &= right(p, 2 * HUGE, far);
+	enable(false);
+	ksft_test_result(ok, "pages go to where their neighbours are\n");
+	unmap_on(p, 2 * HUGE);
+}
+
+/* A thread on each node, and each has half of the memory to itself. */
+static void test_confirm(void)
+{
+	long hints = event_count("kmmscand_target_hint"), balancing;
+	char *p = map_slow(4 * HUGE);
+	struct heater heater[2];
+	bool ok = true;
+
+	if (!p)
+		return;
+	/* If something else is scanned as well, there is one in each page table still. */
+	ok &= !set("target_confirm_1in", "16") && run_on(near);
+	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
+	balancing = event_count("numa_hint_faults");
+	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
+	ok &= start_heater(&heater[1], p + 2 * HUGE, 2 * HUGE, far);
+	sleep(1);
+	ok &= !enable(true);
+	wait_fast(p, 4 * HUGE);
+	ok &= stop_heaters(heater, 2);
+	ok &= right(p, 2 * HUGE, near);
+	ok &= right(p + 2 * HUGE, 2 * HUGE, far);
+	ksft_print_msg("%ld pages were made inaccessible, %ld faults\n",
+		       event_count("kmmscand_target_hint") - hints,
+		       event_count("kmmscand_target_hint_fault"));
+	ok &= event_count("kmmscand_target_hint") > hints;
+	ok &= event_count("numa_hint_faults") == balancing;
+	enable(false);
+	ksft_test_result(ok, "pages go to the thread that uses them\n");
+	unmap_on(p, 4 * HUGE);
+}
+
+/* Pages were promoted near, without hint faults.  Then the process moves, and they follow. */
+static void test_moved(void)
+{
+	long hints = event_count("kmmscand_target_hint"), sideways;
+	char *p = map_slow(LEN);
+	bool ok;
+
+	if (!p)
+		return;
+	fill(p, LEN);
+	ok = run_on(near) && !enable(true);
+	heat(p, LEN, ARRIVE_S, -1);
+	ok &= right(p, LEN, near);
+	/* Other processes may take some. */
+	hints = event_count("kmmscand_target_hint") - hints;
+	ksft_print_msg("%ld pages were made inaccessible\n", hints);
+	ok &= hints <= 16;
+	sideways = event_count("kmmscand_sideways");
+	ok &= run_on(far);
+	heat(p, LEN, ARRIVE_S, far);
+	ok &= right(p, LEN, far);
+	sideways = event_count("kmmscand_sideways") - sideways;
+	ksft_print_msg("%ld pages were brought over\n", sideways);
+	ok &= intact(p, LEN);
+	enable(false);
+	ksft_test_result(ok, "pages follow a process that moves\n");
+	unmap_on(p, LEN);
+}
+
+/* Both nodes use the same pages: they are promoted, and stay where they are. */
+static void test_shared(void)
+{
+	int *before = calloc(LEN / PAGE, sizeof(int)), *after = calloc(LEN / PAGE, sizeof(int));
+	char *p = map_slow(LEN);
+	unsigned long i, moved = 0;
+	struct heater heater[2];
+	bool ok;
+
+	if (!p || !before || !after)
+		return;
+	ok = run_on(near);
+	ok &= start_heater(&heater[0], p, LEN, near);
+	ok &= start_heater(&heater[1], p, LEN, far);
+	sleep(1);
+	ok &= !enable(true);
+	wait_fast(p, LEN);
+	ok &= all_fast(p, LEN) && !nodes_of(p, LEN / PAGE, before);
+	sleep(5);
+	ok &= stop_heaters(heater, 2) && !nodes_of(p, LEN / PAGE, after);
+	for (i = 0; i < LEN / PAGE; i++)
+		moved += before[i] != after[i] && before[i] != slow;
+	ksft_print_msg("%lu of %lu pages moved again\n", moved, LEN / PAGE);
+	ok &= moved <= LEN / PAGE / 100;
+	enable(false);
+	ksft_test_result(ok, "what both use does not go to and fro\n");
+	unmap_on(p, LEN);
+	free(before);
+	free(after);
+}
+
+/*
+ * The far node is full.  What should go there goes near, what may go nowhere else waits, and
+ * neither stops the other.
+ */
+static void test_full(void)
+{
+	unsigned long mask = 1UL << far | 1UL << slow, n;
+	char *p = map_slow(LEN), *q = map_slow(LEN), *hog;
+	double end = now() + ARRIVE_S;
+	size_t len;
+	bool ok;
+
+	if (!p || !q)
+		return;
+	ok = !change("/sys/kernel/mm/numa/demotion_enabled", "0");
+	ok &= !change(PCP_HIGH, "8");
+	ok &= !syscall(__NR_mbind, p, LEN, MPOL_BIND, &mask, MAX_NODES + 1UL, 0UL);
+	hog = fill_node(far, &len);
+	ok &= hog && run_on(far) && !enable(true);
+	while (now() < end && !all_fast(q, LEN)) {
+		touch(p, LEN);
+		touch(q, LEN);
+		usleep(1000);
+	}
+	n = count_on(p, LEN, near) + count_on(q, LEN, slow);
+	ksft_print_msg("of the bound pages %lu went far, of the others %lu near\n",
+		       count_on(p, LEN, far), count_on(q, LEN, near));
+	ok &= !n && count_on(q, LEN, near) >= LEN / PAGE / 2;
+	ok &= count_on(p, LEN, slow) >= LEN / PAGE / 2;
+	if (hog)
+		munmap(hog, len);
+	heat(p, LEN, ARRIVE_S, far);
+	ok &= right(p, LEN, far);
+	enable(false);
+	ksft_test_result(ok, "a full node does not stop what goes elsewhere\n");
+	unmap_on(p, LEN);
+	unmap_on(q, LEN);
+}
+
+/* What the files take */
+static void test_files(void)
+{
+	char buf[32];
+	bool ok;
+
+	ok = !set("target_mode", "nearest") && !set("target_mode", "vote") &&
+	     !set("target_mode", "auto");
+	ok &= set("target_mode", "near") == -EINVAL && set("target_mode", "\n") == -EINVAL;
+	ok &= !set("target_confirm_1in", "0") && !set("target_confirm_1in", "4096");
+	ok &= set("target_confirm_1in", "4097") == -EINVAL;
+	ok &= set("target_confirm_1in", "-1") == -EINVAL;
+	ok &= read_file(KMMSCAND "target_mode", buf, sizeof(buf)) && !strcmp(buf, "auto");
+	ok &= read_file(KMMSCAND "target_confirm_1in", buf, sizeof(buf)) && !strcmp(buf, "4096");
+	ksft_test_result(ok, "target_mode and target_confirm_1in take what they should\n");
+}
+
+static const struct tier_test tests[] = {
+	{ "files", test_files },
+	{ "vote", test_vote },
+	{ "policy", test_policy },
+	{ "spatial", test_spatial },
+	{ "confirm", test_confirm },
+	{ "moved", test_moved },
+	{ "shared", test_shared },
+	{ "full", test_full },
+};
+
+int main(int argc, char **argv)
+{
+	begin_kmmscand_tests();
+	find_nodes();
+	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	ksft_finished();
+}
