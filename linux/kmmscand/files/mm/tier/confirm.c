@@ -17,8 +17,9 @@
  * it could not tell our faults from its own, and would draw conclusions from times and
  * CPUs that it has not recorded.  Then its faults tell us as well, and it goes on with them
  * as ever.  While it is off, all such faults are ours (or are left over from when it was
- * on): they migrate nothing and are not counted as NUMA hint faults.  A page that is
- * inaccessible when kmmscand is disabled takes its one fault later.
+ * on): they migrate nothing and are not counted as NUMA hint faults, for as long as
+ * kmmscand is enabled.  A page that is inaccessible when it is disabled takes its one fault
+ * later, and that is one of NUMA balancing's: it is counted, and may migrate the page.
  *
  * Only anonymous memory of one address space, mapped by PTEs, without a secondary MMU.
  * The entry is changed under the page-table lock, and the TLB flushed before that is

@@ -764,7 +764,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 
 /*
  * Bring over what has been left on another fast node.  Without room, as many pages in an
- * epoch as are exchanged in promotion.  What cannot be moved now is found again.
+ * epoch as are exchanged in promotion.  What cannot be moved now is
+ * dropped, and found again only if another pass follows.
  */
 static void kpromoted_sideways(struct kpromoted *p)
 {

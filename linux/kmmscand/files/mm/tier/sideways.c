@@ -26,7 +26,8 @@
  * by the fast one that it is on by then.
  *
  * What is noted are frames, as for tier_promote(): no references, and they are looked at
- * again before they move.  A full buffer loses what is found; the next pass finds it again.
+ * again before they move.  A full buffer loses what is found; another pass
+ * may find it again, as long as there are any for this process.
  *
  * Locking: sideways_lock, which nests inside page-table locks.  The buffer exists while
  * kmmscand runs on a machine with several fast nodes.
