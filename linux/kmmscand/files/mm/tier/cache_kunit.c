@@ -5,12 +5,10 @@
 
 #include <kunit/test.h>
 
-#include <linux/gfp.h>
 #include <linux/mm.h>
-#include <linux/nodemask.h>
-#include <linux/tier.h>
 
 #include "cache.h"
+#include "frames_kunit.h"
 #include "hotness.h"
 
 static void look_test(struct kunit *test)
@@ -62,16 +60,7 @@ static unsigned int score_of(unsigned long pfn, enum kmmscand_cache_look first, 
 /* What reads are worth in the table: as much as the looks of a scanner */
 static void score_test(struct kunit *test)
 {
-	nodemask_t nodes = nodemask_of_node(first_memory_node);
-	struct page *page;
-	unsigned long pfn;
-
-	if (static_key_enabled(&kmmscand_key))
-		kunit_skip(test, "kmmscand is in use");
-	page = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 0);
-	KUNIT_ASSERT_NOT_NULL(test, page);
-	pfn = page_to_pfn(page);
-	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+	unsigned long pfn = kunit_alloc_table(test, 0);
 
 	/* Once is not hot, however often in one look. */
 	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_WHOLE, 1), 1);
@@ -88,8 +77,7 @@ static void score_test(struct kunit *test)
 	/* One of two windows, again and again: less than both, but not nothing */
 	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_FIRST, 4), 4);
 
-	hotness_disable();
-	__free_page(page);
+	kunit_free_table(pfn, 0);
 }
 
 /* Of four frames, the third of which is not tracked */
@@ -105,18 +93,9 @@ static unsigned int untouched(unsigned long pfn, unsigned long *pfns, unsigned i
 
 static void untouched_test(struct kunit *test)
 {
-	nodemask_t nodes = nodemask_of_node(first_memory_node);
-	unsigned long pfn, pfns[4];
+	unsigned long pfn = kunit_alloc_table(test, 2), pfns[4];
 	unsigned int epoch;
-	struct page *page;
 
-	if (static_key_enabled(&kmmscand_key))
-		kunit_skip(test, "kmmscand is in use");
-	page = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 2);
-	KUNIT_ASSERT_NOT_NULL(test, page);
-	split_page(page, 2);
-	pfn = page_to_pfn(page);
-	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
 	hotness_next_epoch();
 	epoch = hotness_epoch();
 	hotness_forget(pfn, 4);
@@ -137,9 +116,7 @@ static void untouched_test(struct kunit *test)
 	epoch = hotness_epoch();
 	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 3);
 
-	hotness_disable();
-	for (epoch = 0; epoch < 4; epoch++)
-		__free_page(page + epoch);
+	kunit_free_table(pfn, 2);
 }
 
 static struct kunit_case kmmscand_cache_test_cases[] = {

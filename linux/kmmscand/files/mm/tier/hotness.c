@@ -524,6 +524,22 @@ static bool hotness_group_select(const struct hotness_groups *groups, int nid,
 	       tier_fault(BOUNCE) || !tier_would_bounce(nid, pfn);
 }
 
+/* What is known of where a page should go, as of its record or later; see target.h */
+static u8 hotness_known_aim(const struct hotness_section *section, unsigned int index)
+{
+	if (!section->aim)
+		return 0;
+	/* After the record; pairs with hotness_aim() */
+	smp_rmb();
+	return READ_ONCE(section->aim[index]);
+}
+
+/* Is the page bound to a slot of @closed? */
+static bool hotness_is_closed(u8 aim, u32 closed)
+{
+	return (aim & TARGET_STRICT) && (closed & BIT(aim & TARGET_SLOT));
+}
+
 /**
  * hotness_count - how many pages of a node have which score?
  * @nid:       slow node
@@ -551,6 +567,9 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 			pfn = section_nr_to_pfn(nr) + i;
 			pages = hotness_pages(pfn);
 			if (!pages)
+				continue;
+			if (groups && groups->closed &&
+			    hotness_is_closed(hotness_known_aim(section, i), groups->closed))
 				continue;
 			/* What cannot be promoted is neither warm nor regretted. */
 			if (groups && (!filter || filter->competes(filter, pfn)) &&
@@ -608,12 +627,8 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 							    min_score))
 				continue;
 			if (section->aim) {
-				/* After the record; pairs with hotness_aim() */
-				smp_rmb();
-				aim = READ_ONCE(section->aim[cursor->index]);
-				if (target_stays(aim) ||
-				    ((aim & TARGET_STRICT) &&
-				     (cursor->closed & BIT(aim & TARGET_SLOT))))
+				aim = hotness_known_aim(section, cursor->index);
+				if (target_stays(aim) || hotness_is_closed(aim, cursor->closed))
 					continue;
 				aim = target_wanted(aim) | (aim & TARGET_STRICT);
 			}

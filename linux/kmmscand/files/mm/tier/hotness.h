@@ -64,6 +64,7 @@ struct hotness_group {
  * @warm_score:		of pages that could be promoted if there was nothing better
  * @regret_score:	of pages that had better not been demoted
  * @min_score:		of pages that count
+ * @closed:		slots to which nothing can go; what is bound to them does not count
  * @regretted:		base pages that were demoted lately, and reach @regret_score; each
  *			counts once
  * @group:		by tier_group()
@@ -72,6 +73,7 @@ struct hotness_groups {
 	unsigned int warm_score;
 	unsigned int regret_score;
 	unsigned int min_score;
+	u32 closed;
 	unsigned long regretted;
 	struct hotness_group group[TIER_GROUPS];
 };

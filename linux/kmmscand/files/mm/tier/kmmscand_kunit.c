@@ -7,6 +7,7 @@
 #include <kunit/test.h>
 
 #include <linux/gfp.h>
+#include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
@@ -15,6 +16,7 @@
 #include "bounce.h"
 #include "confirm.h"
 #include "fault.h"
+#include "frames_kunit.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "policy.h"
@@ -446,22 +448,12 @@ static unsigned int touch_later(unsigned long pfn, unsigned int epochs, unsigned
 static void table_test(struct kunit *test)
 {
 	nodemask_t nodes = nodemask_of_node(first_memory_node);
+	unsigned long pfn = kunit_alloc_frames(test, 2);
 	struct hotness_histogram histogram;
 	struct hotness_cursor cursor = {};
 	struct tier_range ranges[2];
-	struct page *pages;
 	unsigned int epoch;
-	unsigned long pfn;
 	int i;
-
-	/* Before user space runs nobody else uses the table; debugfs can run us later. */
-	if (static_key_enabled(&kmmscand_key))
-		kunit_skip(test, "kmmscand is in use");
-
-	pages = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 2);
-	KUNIT_ASSERT_NOT_NULL(test, pages);
-	split_page(pages, 2);
-	pfn = page_to_pfn(pages);
 
 	KUNIT_EXPECT_EQ_MSG(test, hotness_touch(pfn, 0), 0, "tracked while disabled");
 	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
@@ -558,25 +550,14 @@ static void table_test(struct kunit *test)
 
 	hotness_disable();
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 0);
-	for (i = 0; i < 4; i++)
-		__free_page(pages + i);
+	kunit_free_frames(pfn, 2);
 }
 
 /* What table_test() expects of old touches is due to the sweep: without it, it is not so. */
 static void sweep_test(struct kunit *test)
 {
 #ifdef CONFIG_TIER_DEBUG
-	nodemask_t nodes = nodemask_of_node(first_memory_node);
-	struct page *page;
-	unsigned long pfn;
-
-	if (static_key_enabled(&kmmscand_key))
-		kunit_skip(test, "kmmscand is in use");
-
-	page = alloc_pages_node(first_memory_node, GFP_KERNEL | __GFP_THISNODE, 0);
-	KUNIT_ASSERT_NOT_NULL(test, page);
-	pfn = page_to_pfn(page);
-	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+	unsigned long pfn = kunit_alloc_table(test, 0);
 
 	tier_faults[TIER_FAULT_SWEEP] = true;
 	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 1);
@@ -586,8 +567,7 @@ static void sweep_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, touch_later(pfn, 128, 0), 1);
 	KUNIT_EXPECT_EQ(test, touch_later(pfn, 129, 0), 1);
 
-	hotness_disable();
-	__free_page(page);
+	kunit_free_table(pfn, 0);
 #else
 	kunit_skip(test, "needs CONFIG_TIER_DEBUG");
 #endif
@@ -696,6 +676,95 @@ static void bounced_test(struct kunit *test)
 	folio_put(dst);
 #else
 	kunit_skip(test, "needs CONFIG_TIER_DEBUG");
+#endif
+}
+
+#define NR_OWNERS	4
+
+/* If too much is regretted, who has promoted most is asked for more, and nobody else. */
+static void blame_test(struct kunit *test)
+{
+	const int few = KPROMOTED_REGRETS_FEW, too_many = KPROMOTED_REGRETS_TOO_MANY;
+	unsigned long promoted[NR_OWNERS] = { 1000, 400, 100, 0 };
+	struct kpromoted_owner owner[NR_OWNERS] = {};
+	struct hotness_group group[NR_OWNERS] = {};
+	int i;
+
+	for (i = 0; i < NR_OWNERS; i++)
+		group[i].warm = 1000;
+	kpromoted_owners_update(owner, group, promoted, NR_OWNERS, few, false, false);
+	for (i = 0; i < NR_OWNERS; i++)
+		KUNIT_EXPECT_EQ(test, group[i].points, 0);
+	kpromoted_owners_update(owner, group, promoted, NR_OWNERS, too_many, false, false);
+	KUNIT_EXPECT_EQ(test, group[0].points, 1);
+	KUNIT_EXPECT_EQ(test, group[1].points, 1);
+	KUNIT_EXPECT_EQ(test, group[2].points, 0);
+	KUNIT_EXPECT_EQ(test, group[3].points, 0);
+	/* What was promoted long ago does not count. */
+	for (i = 0; i < 20; i++) {
+		promoted[2] += 1000;
+		kpromoted_owners_update(owner, group, promoted, NR_OWNERS, few, false, false);
+	}
+	kpromoted_owners_update(owner, group, promoted, NR_OWNERS, too_many, false, false);
+	KUNIT_EXPECT_EQ(test, group[0].points, 1);
+	KUNIT_EXPECT_EQ(test, group[1].points, 1);
+	KUNIT_EXPECT_EQ(test, group[2].points, 1);
+	KUNIT_EXPECT_EQ(test, group[3].points, 0);
+#ifdef CONFIG_TIER_DEBUG
+	tier_faults[TIER_FAULT_BLAME] = true;
+	kpromoted_owners_update(owner, group, promoted, NR_OWNERS, too_many, false, false);
+	tier_faults[TIER_FAULT_BLAME] = false;
+	KUNIT_EXPECT_EQ_MSG(test, group[3].points, 1, "blamed all the same");
+#endif
+}
+
+/* Pages of two groups are as hot; of one of these more is asked for. */
+static void groups_test(struct kunit *test)
+{
+#ifdef CONFIG_MEMCG
+	struct hotness_groups *groups = kunit_kzalloc(test, sizeof(*groups), GFP_KERNEL);
+	struct mem_cgroup *memcg[2];
+	struct hotness_histogram histogram;
+	struct hotness_cursor cursor = {};
+	struct tier_range ranges[2];
+	unsigned long pfn;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, groups);
+	for (i = 0; i < 2; i++) {
+		memcg[i] = kunit_kzalloc(test, sizeof(*memcg[i]), GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, memcg[i]);
+		memcg[i]->css.id = i + 1;
+	}
+	pfn = kunit_alloc_table(test, 1);
+	for (i = 0; i < 2; i++) {
+		/* Just for tier_group() */
+		page_folio(pfn_to_page(pfn + i))->memcg_data = (unsigned long)memcg[i];
+		hotness_touch(pfn + i, 0);
+	}
+	hotness_next_epoch();
+	for (i = 0; i < 2; i++)
+		KUNIT_EXPECT_EQ(test, hotness_touch(pfn + i, 0), 3);
+
+	groups->warm_score = 3;
+	groups->regret_score = 4;
+	groups->min_score = 3;
+	groups->group[1].points = 1;
+	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram, groups, NULL));
+	KUNIT_EXPECT_EQ(test, histogram.pages[3], 1);
+	KUNIT_EXPECT_EQ(test, groups->group[1].warm, 1);
+	KUNIT_EXPECT_EQ(test, groups->group[2].warm, 1);
+	cursor.since = histogram.since;
+	cursor.groups = groups;
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 3, &cursor, ranges, 2, 2), 1);
+	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn + 1);
+	KUNIT_EXPECT_EQ(test, ranges[0].nr, 1);
+
+	for (i = 0; i < 2; i++)
+		page_folio(pfn_to_page(pfn + i))->memcg_data = 0;
+	kunit_free_table(pfn, 1);
+#else
+	kunit_skip(test, "needs CONFIG_MEMCG");
 #endif
 }
 
@@ -833,6 +902,8 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(table_test),
 	KUNIT_CASE(sweep_test),
 	KUNIT_CASE(bounced_test),
+	KUNIT_CASE(blame_test),
+	KUNIT_CASE(groups_test),
 	KUNIT_CASE(merge_test),
 	KUNIT_CASE(vote_test),
 	KUNIT_CASE(confirm_test),

@@ -82,17 +82,6 @@
 #define KPROMOTED_PAGE_NS	5000
 #define KPROMOTED_FEW		64
 
-/*
- * Some memory control groups; see tier_group().  If too much of what is demoted to make
- * room is as hot as what takes its place, pages of those groups have to be hotter for which
- * most was promoted.  Who owns what was demoted is not to blame, nor are others.
- */
-struct kpromoted_owner {
-	struct kpromoted_pressure pressure;
-	unsigned long promoted_seen;	/* counter as of the last epoch */
-	unsigned long promoted;		/* average over the last epochs */
-};
-
 /* What an epoch may use of a fast node */
 struct kpromoted_room {
 	unsigned long free;		/* base pages at the beginning */
@@ -477,35 +466,21 @@ static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 /* Ask for more, or less, of each group.  Returns what is regretted. */
 static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool relent)
 {
-	unsigned long demoted, all = 0, warm = 0, strained = 0;
-	bool close = p->window_ms < kpromoted_most(p);
+	unsigned long demoted, warm = 0, strained = 0;
 	enum kpromoted_regret regret;
-	struct hotness_group *found;
-	struct kpromoted_owner *owner;
-	bool blame;
 	int i;
 
 	demoted = tier_moved_pages(p->nid, p->promoted);
 	p->regretted += p->groups.regretted;
 	p->groups.regretted = 0;
 	regret = kpromoted_regrets_update(&p->regrets, demoted, p->regretted);
+	kpromoted_owners_update(p->owner, p->groups.group, p->promoted, TIER_GROUPS, regret,
+				relent, p->window_ms < kpromoted_most(p));
 	for (i = 0; i < TIER_GROUPS; i++) {
-		owner = &p->owner[i];
-		owner->promoted = kpromoted_promoted(owner->promoted,
-						     p->promoted[i] - owner->promoted_seen);
-		owner->promoted_seen = p->promoted[i];
-		all += owner->promoted;
-	}
-	for (i = 0; i < TIER_GROUPS; i++) {
-		found = &p->groups.group[i];
-		owner = &p->owner[i];
-		blame = owner->promoted && owner->promoted >= all / KPROMOTED_BLAME_SHARE;
-		kpromoted_pressure_update(&owner->pressure, false,
-					  blame ? regret : KPROMOTED_REGRETS_FEW, relent,
-					  found->warm, close);
-		found->points = owner->pressure.score;
+		struct hotness_group *found = &p->groups.group[i];
+
 		warm += found->warm;
-		if (owner->pressure.score || owner->pressure.left)
+		if (p->owner[i].pressure.score || p->owner[i].pressure.left)
 			strained += found->warm;
 		found->warm = 0;
 	}
@@ -712,6 +687,9 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	if (p->exchanging)
 		least = p->groups.regret_score;
 	p->groups.min_score = least;
+	/* What is bound to a full node shall not raise the threshold for others. */
+	kpromoted_room(p, work.target);
+	p->groups.closed = kpromoted_closed(p);
 	work.filter = kpromoted_shares_begin(&p->shares);
 	if (!hotness_count(p->nid, &histogram, &p->groups, work.filter))
 		return;

@@ -203,16 +203,18 @@ static int tier_memcg_write(struct mem_cgroup *memcg, unsigned int weight, unsig
 		kfree(new);
 		return err;
 	}
-	if (new) {
+	if (new)
 		WRITE_ONCE(tier_memcgs_sharing, tier_memcgs_sharing + tier_weight_shares(weight));
-		static_branch_inc(&tier_memcg_key);
-	}
-	if (old) {
+	if (old)
 		WRITE_ONCE(tier_memcgs_sharing,
 			   tier_memcgs_sharing - tier_weight_shares(old->weight));
+	/* It counts the groups with settings; other settings change nothing. */
+	if (new && !old)
+		static_branch_inc(&tier_memcg_key);
+	if (old && !new)
 		static_branch_dec(&tier_memcg_key);
+	if (old)
 		kfree_rcu(old, rcu);
-	}
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <linux/math.h>
 #include <linux/minmax.h>
 
+#include "fault.h"
 #include "hotness.h"
 
 /**
@@ -215,6 +216,12 @@ static inline unsigned long kpromoted_promoted(unsigned long average, unsigned l
 	return average * 7 / 8 + news;
 }
 
+/* Is a group to blame for what is regretted?  @promoted is its part of @all. */
+static inline bool kpromoted_to_blame(unsigned long promoted, unsigned long all)
+{
+	return tier_fault(BLAME) || (promoted && promoted >= all / KPROMOTED_BLAME_SHARE);
+}
+
 /* Base pages (or one larger folio) to promote before CPU time is looked at again */
 #define KPROMOTED_BATCH		512UL
 
@@ -304,6 +311,51 @@ static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure
 		return;
 	pressure->score--;
 	pressure->calm = 0;
+}
+
+/*
+ * Some memory control groups; see tier_group().  If too much of what is demoted to make
+ * room is as hot as what takes its place, pages of those groups have to be hotter for which
+ * most was promoted.  Who owns what was demoted is not to blame, nor are others.
+ */
+struct kpromoted_owner {
+	struct kpromoted_pressure pressure;
+	unsigned long promoted_seen;	/* counter as of the last epoch */
+	unsigned long promoted;		/* average over the last epochs */
+};
+
+/**
+ * kpromoted_owners_update - learn from an epoch
+ * @owner:    groups
+ * @group:    what has been found of them, and result: points that are asked for
+ * @promoted: counters of base pages promoted
+ * @nr:       number of groups
+ * @regret:   too much of what is demoted is as hot
+ * @relent:   there is room
+ * @close:    pages had to be warm within a short window
+ */
+static inline void kpromoted_owners_update(struct kpromoted_owner *owner,
+					   struct hotness_group *group,
+					   const unsigned long *promoted, unsigned int nr,
+					   enum kpromoted_regret regret, bool relent, bool close)
+{
+	unsigned long all = 0;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		owner[i].promoted = kpromoted_promoted(owner[i].promoted,
+						       promoted[i] - owner[i].promoted_seen);
+		owner[i].promoted_seen = promoted[i];
+		all += owner[i].promoted;
+	}
+	for (i = 0; i < nr; i++) {
+		bool blame = kpromoted_to_blame(owner[i].promoted, all);
+
+		kpromoted_pressure_update(&owner[i].pressure, false,
+					  blame ? regret : KPROMOTED_REGRETS_FEW, relent,
+					  group[i].warm, close);
+		group[i].points = owner[i].pressure.score;
+	}
 }
 
 #endif /* _MM_TIER_POLICY_H */

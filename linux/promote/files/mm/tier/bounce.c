@@ -84,16 +84,22 @@ static struct tier_bounce_map __rcu *tier_bounce_map;
 static atomic_long_t tier_promoted;
 
 /* The node's bitmaps and the frame's bit, or NULL if the frame is not covered; under RCU */
-static struct tier_bounce_node *tier_bounce_node(struct tier_bounce_map *map,
-						 struct folio *folio, unsigned long *bit)
+static struct tier_bounce_node *tier_bounce_frame(struct tier_bounce_map *map, int nid,
+						  unsigned long pfn, unsigned long *bit)
 {
 	struct tier_bounce_node *node;
 
 	if (!map)
 		return NULL;
-	node = &map->node[folio_nid(folio)];
-	*bit = folio_pfn(folio) - node->start_pfn;
+	node = &map->node[nid];
+	*bit = pfn - node->start_pfn;
 	return *bit < node->nr_pfns ? node : NULL;
+}
+
+static struct tier_bounce_node *tier_bounce_node(struct tier_bounce_map *map,
+						 struct folio *folio, unsigned long *bit)
+{
+	return tier_bounce_frame(map, folio_nid(folio), folio_pfn(folio), bit);
 }
 
 /* Was the frame remembered?  It is not any more. */
@@ -228,24 +234,18 @@ void __tier_folio_demoted(struct folio *src, struct folio *dst)
 bool tier_demoted_take(int nid, unsigned long pfn)
 {
 	struct tier_bounce_node *node;
-	struct tier_bounce_map *map;
 	bool found = false;
 	unsigned long bit;
 
 	rcu_read_lock();
-	map = rcu_dereference(tier_bounce_map);
-	if (!map || map->node[nid].fast)
-		goto out;
-	node = &map->node[nid];
-	bit = pfn - node->start_pfn;
+	node = tier_bounce_frame(rcu_dereference(tier_bounce_map), nid, pfn, &bit);
 	/* Of those that are asked for few are set: look before writing. */
-	if (bit < node->nr_pfns &&
+	if (node && !node->fast &&
 	    (test_bit(bit, node->demoted[0]) || test_bit(bit, node->demoted[1]))) {
 		clear_bit(bit, node->demoted[0]);
 		clear_bit(bit, node->demoted[1]);
 		found = true;
 	}
-out:
 	rcu_read_unlock();
 	return found;
 }
@@ -260,18 +260,12 @@ out:
 bool tier_would_bounce(int nid, unsigned long pfn)
 {
 	struct tier_bounce_node *node;
-	struct tier_bounce_map *map;
-	bool found = false;
 	unsigned long bit;
+	bool found;
 
 	rcu_read_lock();
-	map = rcu_dereference(tier_bounce_map);
-	if (map) {
-		node = &map->node[nid];
-		bit = pfn - node->start_pfn;
-		found = bit < node->nr_pfns &&
-			(test_bit(bit, node->bits[0]) || test_bit(bit, node->bits[1]));
-	}
+	node = tier_bounce_frame(rcu_dereference(tier_bounce_map), nid, pfn, &bit);
+	found = node && (test_bit(bit, node->bits[0]) || test_bit(bit, node->bits[1]));
 	rcu_read_unlock();
 	return found;
 }

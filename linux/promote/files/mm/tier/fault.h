@@ -12,11 +12,13 @@ struct dentry;
 
 /**
  * enum tier_fault - rules that can be broken
+ * @TIER_FAULT_REVIVE:		kswapd is not sent again where it has given up
  * @TIER_FAULT_SPLIT:		migrate_pages() splits large folios that find no room
  * @TIER_FAULT_WATERMARK:	nodes are promoted to that are below their watermark
  * @TIER_FAULT_MLOCKED:		mlocked pages are promoted
  */
 enum tier_fault {
+	TIER_FAULT_REVIVE,
 	TIER_FAULT_SPLIT,
 	TIER_FAULT_WATERMARK,
 	TIER_FAULT_MLOCKED,

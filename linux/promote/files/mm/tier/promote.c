@@ -140,7 +140,7 @@ static void tier_revive_kswapd(pg_data_t *pgdat)
 	static unsigned long revived[MAX_NUMNODES];	/* in jiffies */
 	int nid = pgdat->node_id;
 
-	if (READ_ONCE(pgdat->kswapd_failures) < MAX_RECLAIM_RETRIES ||
+	if (READ_ONCE(pgdat->kswapd_failures) < MAX_RECLAIM_RETRIES || tier_fault(REVIVE) ||
 	    time_before(jiffies, READ_ONCE(revived[nid]) + TIER_REVIVE_SECS * HZ))
 		return;
 	WRITE_ONCE(revived[nid], jiffies);

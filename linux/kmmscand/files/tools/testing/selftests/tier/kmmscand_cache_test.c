@@ -37,14 +37,6 @@
 #define ARRIVE_S	20
 #define RACE_S		6
 
-static int set(const char *file, const char *value)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), KMMSCAND "%s", file);
-	return change(path, value);
-}
-
 static long promoted(void)
 {
 	return event_count("tier_promote_success");

@@ -7,7 +7,7 @@
  * its rule:
  *
  *   opt_out, scale		fault_opt_out
- *   off, off_shared, shares, tree	fault_weight
+ *   off, off_shared, shares, colder, tree	fault_weight
  *   max, max_above		fault_max
  *
  * That something stays proves nothing if nothing is promoted, so a twin that is as hot has
@@ -18,23 +18,12 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include "kmmscand_util.h"
+#include "kmmscand_hot.h"
 
 #define MB		(1024UL * 1024)
 #define PER_MB		(MB / PAGE)
 #define CGROUPS		"/tmp/kmmscand_control_test"
 #define SHOW_SCAN	"--show-scan"
-
-/* Until hot pages must have arrived */
-#define ARRIVE_S	20
-
-static int set(const char *file, const char *value)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), KMMSCAND "%s", file);
-	return change(path, value);
-}
 
 /* A file of a group, "" is the root */
 static const char *in(const char *group, const char *file)
@@ -113,7 +102,10 @@ static long on_node(const char *group, const char *key, int nid)
 struct worker {
 	atomic_bool ready, stop;
 	atomic_int scan;		/* to be set, if not negative */
-	atomic_ulong moved;		/* pages on the fast node */
+	atomic_ulong moved;		/* pages on the fast node, unless quiet */
+	bool quiet;			/* does not count them, see fast_pages() */
+	unsigned int pause_ms;		/* between accesses, if not as short as usual */
+	char *addr;
 	size_t len;
 	char *shared;			/* to be populated first, if any, ... */
 	size_t shared_len;
@@ -151,6 +143,7 @@ static void work(struct worker *w, const char *group)
 		if (!p || count_on(p, w->len, slow) != w->len / PAGE)
 			_exit(2);
 		fill(p, w->len);
+		w->addr = p;
 	}
 	while (!w->stop) {
 		scan = atomic_exchange(&w->scan, -1);
@@ -160,8 +153,8 @@ static void work(struct worker *w, const char *group)
 		if (!w->idle)
 			touch(p, w->len);
 		/* Others need the CPU, too. */
-		usleep(2000);
-		if (now() >= next) {
+		usleep(w->pause_ms ? w->pause_ms * 1000 : 2000);
+		if (!w->quiet && now() >= next) {
 			w->moved = count_on(p, w->len, fast);
 			next = now() + 0.1;
 		}
@@ -230,6 +223,28 @@ static bool arrives(struct worker *w, unsigned long pages)
 	ksft_print_msg("%lu of %lu pages were promoted in %.1f s\n", w->moved, w->len / PAGE,
 		       now() - start);
 	return w->moved >= pages;
+}
+
+/*
+ * Of a worker's pages, those on the fast node.  If it counted them itself it would not access
+ * them meanwhile, on a debug kernel for most of the time.
+ */
+static unsigned long fast_pages(const struct worker *w)
+{
+	unsigned long i, done, n, nr = w->len / PAGE, count = 0;
+	void *pages[256];
+	int nodes[256];
+
+	for (done = 0; done < nr; done += n) {
+		n = nr - done < 256 ? nr - done : 256;
+		for (i = 0; i < n; i++)
+			pages[i] = w->addr + (done + i) * PAGE;
+		if (syscall(__NR_move_pages, w->pid, n, pages, NULL, nodes, 0))
+			return 0;
+		for (i = 0; i < n; i++)
+			count += nodes[i] == fast;
+	}
+	return count;
 }
 
 static int scan_of(pid_t pid)
@@ -471,23 +486,6 @@ static char *map_charged(size_t len, const char *group)
 	return p;
 }
 
-/* Keep pages hot for so long, or until the share of them is on the fast node, in percent. */
-static unsigned long heat(char *addr, size_t len, double seconds, unsigned int percent)
-{
-	double end = now() + seconds, next = now() + 0.3;
-	unsigned long moved = 0;
-
-	while (now() < end && moved * PAGE < len / 100 * percent) {
-		touch(addr, len);
-		usleep(2000);
-		if (now() >= next || now() >= end) {
-			moved = count_on(addr, len, fast);
-			next = now() + 0.3;
-		}
-	}
-	return moved;
-}
-
 /* That counts by whom a page is charged to, and not by who uses it. */
 static void test_off_shared(void)
 {
@@ -502,11 +500,11 @@ static void test_off_shared(void)
 	ok &= !!p;
 	twin = start("", 2 * MB);
 	ok &= !enable(true);
-	moved = p ? heat(p, 2 * MB, 5, 100) : 0;
+	moved = p ? keep_hot(p, 2 * MB, 5, 100) : 0;
 	ksft_print_msg("%lu shared pages that are charged to weight 0 were promoted\n", moved);
 	ok &= !moved && arrives(twin, 0) && event_count("kmmscand_memcg_off") > off;
 	ok &= !write_file(in("a", "memory.tier.weight"), "100");
-	ok &= p && heat(p, 2 * MB, ARRIVE_S, 90) >= 2 * PER_MB * 9 / 10;
+	ok &= p && keep_hot(p, 2 * MB, ARRIVE_S, 90) >= 2 * PER_MB * 9 / 10;
 	enable(false);
 	ok &= stop_all();
 	if (p)
@@ -515,31 +513,63 @@ static void test_off_shared(void)
 	ksft_test_result(ok, "pages charged to a group with weight 0 stay, whoever uses them\n");
 }
 
+/* A rate for as long as the test lasts, or until the next one */
+static void set_rate(const char *mbps)
+{
+	write_file(KMMSCAND "promote_rate_mbps", mbps);
+}
+
+/* Promotion pauses.  What has begun takes some time, and is counted when it is done. */
+static void pause_promotion(void)
+{
+	long promoted;
+
+	set_rate("0");
+	do {
+		promoted = event_count("tier_promote_success");
+		usleep(1500000);
+	} while (event_count("tier_promote_success") != promoted);
+}
+
+/* The least of what the workers have on the fast node */
+static unsigned long least_promoted(void)
+{
+	unsigned long least = -1UL, nr;
+	int i;
+
+	for (i = 0; i < nr_workers; i++) {
+		nr = fast_pages(&workers[i]);
+		least = nr < least ? nr : least;
+	}
+	return least;
+}
+
 /*
  * Wait until pages of all workers are being promoted, and then until so many more have been.
  * In the beginning those that the scanner meets first get all of it, and what the rate has
- * allowed meanwhile.  Returns the sum, and @part of each worker.
+ * allowed meanwhile.  While pages are counted none are promoted, so the numbers are of one
+ * time.  Returns the sum, and @part of each worker.
  */
 static unsigned long wait_sum(unsigned long pages, unsigned long *part)
 {
 	double end = now() + 2 * ARRIVE_S;
-	unsigned long before[4], sum = 0;
+	unsigned long sum = 0;
+	long promoted;
 	int i;
 
-	for (i = 0; i < nr_workers; i++) {
-		while (workers[i].moved < 64 && now() < end)
-			usleep(10000);
-	}
-	/* Everybody has told what moved until then. */
-	usleep(200000);
+	while (least_promoted() < 32 && now() < end)
+		usleep(300000);
+	pause_promotion();
 	for (i = 0; i < nr_workers; i++)
-		before[i] = workers[i].moved;
-	while (sum < pages && now() < end) {
+		part[i] = fast_pages(&workers[i]);
+	promoted = event_count("tier_promote_success") + pages;
+	set_rate("2");
+	while (event_count("tier_promote_success") < promoted && now() < end)
 		usleep(50000);
-		for (i = 0, sum = 0; i < nr_workers; i++) {
-			part[i] = workers[i].moved - before[i];
-			sum += part[i];
-		}
+	pause_promotion();
+	for (i = 0; i < nr_workers; i++) {
+		part[i] = fast_pages(&workers[i]) - part[i];
+		sum += part[i];
 	}
 	return sum;
 }
@@ -549,6 +579,10 @@ static bool about(unsigned long part, unsigned long sum, unsigned int percent)
 {
 	return part * 100 >= sum * (percent - 12) && part * 100 <= sum * (percent + 12);
 }
+
+/* What is promoted until shares are looked at, in pages; others may get some of it */
+#define SHARED		1500
+#define SHARED_LEAST	(SHARED * 9 / 10)
 
 /*
  * What is shared is shared among those that have hot pages just then.  So epochs are long
@@ -561,32 +595,50 @@ static bool prepare_shares(void)
 	       !set("promote_rate_mbps", "2") && !set("hot_threshold", "1");
 }
 
+/* Start to keep memory hot of which more is to be promoted than is affordable. */
+static void start_share(const char *group, unsigned int pause_ms)
+{
+	struct worker like = { .scan = -1, .quiet = true, .pause_ms = pause_ms };
+
+	start_like(group, 12 * MB, &like);
+}
+
 /*
  * Of two groups with weights 1:4 that have more to promote than is affordable, each gets
  * its share.  A round of 128 pages (a quarter of a batch) is shared exactly, and may be half
- * done when we look, and the workers tell what has moved every tenth of a second, which are
- * 50 pages: of 2000 that is less than 10 %.
+ * done when we look: of 1500 that is less than 10 %.
  */
-static void test_shares(void)
+static void try_shares(const char *what, unsigned int pause_ms)
 {
 	bool ok = make_group("a") && make_group("b");
 	unsigned long sum, part[2];
 
 	ok &= !write_file(in("b", "memory.tier.weight"), "400");
 	ok &= prepare_shares();
-	start("a", 12 * MB);
-	start("b", 12 * MB);
+	start_share("a", 0);
+	start_share("b", pause_ms);
 	ok &= !enable(true);
-	sum = wait_sum(2000, part);
+	sum = wait_sum(SHARED, part);
 	ksft_print_msg("%lu and %lu pages were promoted\n", part[0], part[1]);
-	ok &= sum >= 2000 && about(part[1], sum, 80);
+	ok &= sum >= SHARED_LEAST && about(part[1], sum, 80);
 	enable(false);
 	ok &= stop_all();
 	ok &= remove_group("a") & remove_group("b");
-	ksft_test_result(ok, "groups get their shares by weight\n");
+	ksft_test_result(ok, "groups get their shares by weight%s\n", what);
 }
 
-/* The same in a tree: half for q, and of the other half one quarter and three */
+static void test_shares(void)
+{
+	try_shares("", 0);
+}
+
+/* Who has more weight has colder pages, too cold for all of them to be found in each look. */
+static void test_colder(void)
+{
+	try_shares(", also of colder pages", 30);
+}
+
+/* The same in a tree: half for q, and of the other half one tenth and nine */
 static void test_tree(void)
 {
 	bool ok = make_group("p") && make_group("q");
@@ -594,15 +646,15 @@ static void test_tree(void)
 
 	ok &= !write_file(in("p", "cgroup.subtree_control"), "+memory");
 	ok &= make_group("p/a") && make_group("p/b");
-	ok &= !write_file(in("p/b", "memory.tier.weight"), "300");
+	ok &= !write_file(in("p/b", "memory.tier.weight"), "900");
 	ok &= prepare_shares();
-	start("p/a", 12 * MB);
-	start("p/b", 12 * MB);
-	start("q", 12 * MB);
+	start_share("p/a", 0);
+	start_share("p/b", 0);
+	start_share("q", 0);
 	ok &= !enable(true);
-	sum = wait_sum(2000, part);
+	sum = wait_sum(SHARED, part);
 	ksft_print_msg("%lu, %lu and %lu pages were promoted\n", part[0], part[1], part[2]);
-	ok &= sum >= 2000 && about(part[2], sum, 50) && about(part[1], sum, 37);
+	ok &= sum >= SHARED_LEAST && about(part[2], sum, 50) && about(part[1], sum, 45);
 	enable(false);
 	ok &= stop_all();
 	ok &= remove_group("p/a") & remove_group("p/b") & remove_group("p") & remove_group("q");
@@ -717,8 +769,8 @@ static void test_removed(void)
 	q = map_charged(2 * MB, "b");
 	ok &= p && q && remove_group("a") && remove_group("b");
 	ok = ok && !enable(true);
-	moved = ok ? heat(p, 2 * MB, ARRIVE_S, 90) : 0;
-	kept = ok ? heat(q, 2 * MB, 3, 100) : 0;
+	moved = ok ? keep_hot(p, 2 * MB, ARRIVE_S, 90) : 0;
+	kept = ok ? keep_hot(q, 2 * MB, 3, 100) : 0;
 	ksft_print_msg("%lu of %lu pages of a removed group were promoted, %lu with weight 0\n",
 		       moved, 2 * PER_MB, kept);
 	ok &= moved >= 2 * PER_MB * 9 / 10 && !kept;
@@ -838,6 +890,7 @@ static const struct tier_test tests[] = {
 	{ "off", test_off },
 	{ "off_shared", test_off_shared },
 	{ "shares", test_shares },
+	{ "colder", test_colder },
 	{ "tree", test_tree },
 	{ "conserve", test_conserve },
 	{ "max", test_max },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Pages that are kept hot, and whether they are promoted: what the tests of kmmscand at
- * the edge and under hotplug share.
+ * Pages that are kept hot, and whether they are promoted: what most of the tests of
+ * kmmscand share.
  */
 #ifndef _KMMSCAND_HOT_H
 #define _KMMSCAND_HOT_H
@@ -12,9 +12,9 @@
 #define NR_AREA		(AREA / PAGE)
 
 /* Seconds until hot pages must have arrived */
-#define ARRIVE_S	10
+#define ARRIVE_S	20
 
-static bool is_enabled(void)
+static inline bool is_enabled(void)
 {
 	char buf[32] = "";
 
@@ -22,7 +22,7 @@ static bool is_enabled(void)
 	return !strcmp(buf, "1");
 }
 
-static void warm(const char *addr, size_t len, double seconds)
+static inline void warm(const char *addr, size_t len, double seconds)
 {
 	double end = now() + seconds;
 
@@ -33,24 +33,36 @@ static void warm(const char *addr, size_t len, double seconds)
 	} while (now() < end);
 }
 
-/* Keep pages hot until most of them are on the fast node. */
-static bool rises(char *addr, size_t len)
+/* Keep pages hot for so long, or until the share of them is on the fast node, in percent. */
+static unsigned long keep_hot(char *addr, size_t len, double seconds, unsigned int percent)
 {
-	double end = now() + ARRIVE_S;
-	unsigned long nr = len / PAGE, moved;
+	double end = now() + seconds, next = now() + 0.3;
+	unsigned long moved = 0;
 
-	do {
-		warm(addr, len, 0.3);
-		moved = count_on(addr, len, fast);
-		if (moved >= nr * 9 / 10)
-			return true;
-	} while (now() < end);
-	ksft_print_msg("only %lu of %lu hot pages were promoted\n", moved, nr);
-	return false;
+	while (now() < end && moved * PAGE < len / 100 * percent) {
+		touch(addr, len);
+		usleep(2000);
+		if (now() >= next || now() >= end) {
+			moved = count_on(addr, len, fast);
+			next = now() + 0.3;
+		}
+	}
+	return moved;
+}
+
+/* Keep pages hot until most of them are on the fast node. */
+static inline bool rises(char *addr, size_t len)
+{
+	double start = now();
+	unsigned long moved = keep_hot(addr, len, ARRIVE_S, 90);
+
+	ksft_print_msg("%lu of %lu hot pages were promoted in %.1f s\n", moved, len / PAGE,
+		       now() - start);
+	return moved >= len / PAGE * 9 / 10;
 }
 
 /* Both kinds of threads are there, and scan. */
-static bool threads_work(void)
+static inline bool threads_work(void)
 {
 	long scanned = event_count("kmmscand_pte_scanned");
 	char *p = map_on(AREA, slow, false);

@@ -22,52 +22,13 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include "kmmscand_util.h"
+#include "kmmscand_hot.h"
 
 #define MB		(1024UL * 1024)
 #define PER_MB		(MB / PAGE)
 /* Per-CPU lists of free pages; 8 makes them as long as they can be */
 #define PCP_HIGH	"/proc/sys/vm/percpu_pagelist_high_fraction"
 #define CGROUPS		"/tmp/kmmscand_rule_test"
-
-/* Until hot pages must have arrived */
-#define ARRIVE_S	20
-
-static int set(const char *file, const char *value)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), KMMSCAND "%s", file);
-	return change(path, value);
-}
-
-/* Keep pages hot for so long, or until the share of them is on the fast node, in percent. */
-static unsigned long heat(char *addr, size_t len, double seconds, unsigned int percent)
-{
-	double end = now() + seconds, next = now() + 0.3;
-	unsigned long moved = 0;
-
-	while (now() < end && moved * PAGE < len / 100 * percent) {
-		touch(addr, len);
-		/* Others need the CPU, too. */
-		usleep(2000);
-		if (now() >= next || now() >= end) {
-			moved = count_on(addr, len, fast);
-			next = now() + 0.3;
-		}
-	}
-	return moved;
-}
-
-static bool rises(char *addr, size_t len)
-{
-	double start = now();
-	unsigned long moved = heat(addr, len, ARRIVE_S, 90);
-
-	ksft_print_msg("%lu of %lu hot pages were promoted in %.1f s\n", moved, len / PAGE,
-		       now() - start);
-	return moved >= len / PAGE * 9 / 10;
-}
 
 /* Pages on the slow node, or NULL and the test has been skipped. */
 static char *map_slow(size_t len)
@@ -157,7 +118,7 @@ static void test_rate(void)
 	ok = !set("promote_rate_mbps", "1");
 	ok &= !enable(true);
 	start = now();
-	moved = heat(p, len, 5, 100);
+	moved = keep_hot(p, len, 5, 100);
 	limit = (now() - start) * PER_MB;
 	ksft_print_msg("%lu pages promoted, %lu are allowed\n", moved, limit);
 	ok &= moved >= limit / 8 && moved <= 2 * limit;
@@ -182,7 +143,7 @@ static void test_promoter_cpu(void)
 	ok &= !enable(true);
 	start = now();
 	used = thread_seconds(comm);
-	moved = heat(p, len, 8, 90);
+	moved = keep_hot(p, len, 8, 90);
 	share = (thread_seconds(comm) - used) / (now() - start);
 	ksft_print_msg("%s used %.2f %% of a CPU, %lu of %lu pages promoted in %.1f s\n", comm,
 		       share * 100, moved, len / PAGE, now() - start);
@@ -259,7 +220,7 @@ static void test_forget(void)
 	ok &= set_cpu(thread_pid(comm), 0) && set_cpu(0, 0);
 
 	for (end = now() + ARRIVE_S; moved < nr * 9 / 10 && now() < end; used = moved) {
-		moved = heat(p, len, 0.05, 100);
+		moved = keep_hot(p, len, 0.05, 100);
 		if (moved > used)
 			reused += fault_in(cold + used * PAGE, moved - used, pfns, nr);
 		else

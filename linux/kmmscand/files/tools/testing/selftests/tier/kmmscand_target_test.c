@@ -13,6 +13,8 @@
  *   spatial	fault_spatial
  *   confirm	fault_confirm
  *   moved	fault_sideways
+ *
+ * "toggle" is about what must not happen, whatever kmmscand is doing when it is switched off.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -30,14 +32,6 @@
 #define RIGHT		95
 
 static int near = -1, far = -1;
-
-static int set(const char *file, const char *value)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), KMMSCAND "%s", file);
-	return change(path, value);
-}
 
 /* From the row of a node */
 static int distance(int from, int to)
@@ -140,27 +134,80 @@ struct heater {
 	char *addr;
 	size_t len;
 	int nid;
+	bool writes;
+	unsigned long passes;	/* over the memory, if it writes, */
+	size_t at;		/* and how far it is in the next one */
+	atomic_bool held;
 };
 
 static atomic_bool stop;
 
+/* Shared with a child of test_toggle() */
+static struct watch {
+	atomic_bool hold;	/* heaters stop where they are */
+	atomic_long above;	/* hints after which they are to be held, if not negative */
+} *watch;
+
+/* CPU time of this thread in seconds */
+static double cpu_time(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+/* Add one to the first word of each page; returns where it ended. */
+static size_t count_up(char *addr, size_t from, size_t len)
+{
+	for (; from < len && !watch->hold; from += PAGE)
+		(*(uint64_t *)(addr + from))++;
+	return from;
+}
+
 static void *heater_thread(void *arg)
 {
 	struct heater *heater = arg;
+	double start, used;
 
 	if (!run_on(heater->nid))
 		return arg;
+	start = now();
+	used = cpu_time();
 	while (!atomic_load(&stop)) {
-		touch(heater->addr, heater->len);
-		usleep(1000);
+		heater->held = watch->hold;
+		if (heater->held) {
+			usleep(1000);
+			start = now();
+			used = cpu_time();
+		} else if (cpu_time() - used > (now() - start) / 2) {
+			/*
+			 * Half of a CPU each, whatever it costs here to wait or to be scanned:
+			 * threads vote with their CPU time.
+			 */
+			usleep(1000);
+		} else if (heater->writes) {
+			heater->at = count_up(heater->addr, heater->at, heater->len);
+			if (heater->at == heater->len) {
+				heater->at = 0;
+				heater->passes++;
+			}
+		} else {
+			touch(heater->addr, heater->len);
+		}
 	}
 	return NULL;
+}
+
+static bool run_heater(struct heater *heater)
+{
+	return !pthread_create(&heater->thread, NULL, heater_thread, heater);
 }
 
 static bool start_heater(struct heater *heater, char *addr, size_t len, int nid)
 {
 	*heater = (struct heater) { .addr = addr, .len = len, .nid = nid };
-	return !pthread_create(&heater->thread, NULL, heater_thread, heater);
+	return run_heater(heater);
 }
 
 static bool stop_heaters(struct heater *heater, int nr)
@@ -175,14 +222,24 @@ static bool stop_heaters(struct heater *heater, int nr)
 	return ok;
 }
 
-/* Until all is fast, with hardly any use of CPU time */
-static void wait_fast(char *addr, size_t len)
+/* Counter of promoted pages when all that is slow of this memory has been promoted */
+static long all_promoted(char *addr, size_t len)
+{
+	return event_count("tier_promote_success") + count_on(addr, len, slow);
+}
+
+/*
+ * Until so many pages have been promoted.  Threads vote with their CPU time, this one as well,
+ * and where the pages are is expensive to ask on a debug kernel.
+ */
+static void wait_promoted(long all)
 {
 	double end = now() + ARRIVE_S;
 
-	/* move_pages(2) is slow on a debug kernel, and this thread has a vote, too. */
-	while (now() < end && !all_fast(addr, len))
-		sleep(2);
+	while (now() < end && event_count("tier_promote_success") < all)
+		usleep(300000);
+	/* Some may have been others' pages. */
+	sleep(1);
 }
 
 /* Pages go to the node on which the process runs. */
@@ -231,6 +288,7 @@ static void test_spatial(void)
 	unsigned long mask = 1UL << far;
 	struct heater heater[2];
 	bool ok = true;
+	long all;
 	int i;
 
 	if (!p)
@@ -244,11 +302,12 @@ static void test_spatial(void)
 	}
 	ok &= count_on(p, 2 * HUGE, far) >= HUGE / 2 / PAGE * 9 / 10;
 	ok &= !set("target_confirm_1in", "0") && run_on(near);
+	all = all_promoted(p, 2 * HUGE);
 	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
 	ok &= start_heater(&heater[1], p, 2 * HUGE, far);
 	sleep(1);
 	ok &= !enable(true);
-	wait_fast(p, 2 * HUGE);
+	wait_promoted(all);
 	ok &= stop_heaters(heater, 2);
 	ok &= right(p, 2 * HUGE, far);
 	enable(false);
@@ -263,6 +322,7 @@ static void test_confirm(void)
 	char *p = map_slow(4 * HUGE);
 	struct heater heater[2];
 	bool ok = true;
+	long all;
 
 	if (!p)
 		return;
@@ -270,11 +330,12 @@ static void test_confirm(void)
 	ok &= !set("target_confirm_1in", "16") && run_on(near);
 	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
 	balancing = event_count("numa_hint_faults");
+	all = all_promoted(p, 4 * HUGE);
 	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
 	ok &= start_heater(&heater[1], p + 2 * HUGE, 2 * HUGE, far);
 	sleep(1);
 	ok &= !enable(true);
-	wait_fast(p, 4 * HUGE);
+	wait_promoted(all);
 	ok &= stop_heaters(heater, 2);
 	ok &= right(p, 2 * HUGE, near);
 	ok &= right(p + 2 * HUGE, 2 * HUGE, far);
@@ -324,16 +385,18 @@ static void test_shared(void)
 	char *p = map_slow(LEN);
 	unsigned long i, moved = 0;
 	struct heater heater[2];
+	long all;
 	bool ok;
 
 	if (!p || !before || !after)
 		return;
 	ok = run_on(near);
+	all = all_promoted(p, LEN);
 	ok &= start_heater(&heater[0], p, LEN, near);
 	ok &= start_heater(&heater[1], p, LEN, far);
 	sleep(1);
 	ok &= !enable(true);
-	wait_fast(p, LEN);
+	wait_promoted(all);
 	ok &= all_fast(p, LEN) && !nodes_of(p, LEN / PAGE, before);
 	sleep(5);
 	ok &= stop_heaters(heater, 2) && !nodes_of(p, LEN / PAGE, after);
@@ -387,6 +450,136 @@ static void test_full(void)
 	unmap_on(q, LEN);
 }
 
+/* Each page has been written to in each pass. */
+static bool all_counted(const struct heater *heater)
+{
+	uint64_t want;
+	size_t i;
+
+	for (i = 0; i < heater->len; i += PAGE) {
+		/* map_on() has begun with 1. */
+		want = 1 + heater->passes;
+		if (i < heater->at)
+			want++;
+		if (*(uint64_t *)(heater->addr + i) != want)
+			return false;
+	}
+	return true;
+}
+
+/* A child that holds the heaters as soon as a page is inaccessible; it takes CPU time. */
+static void watch_hints(void)
+{
+	long above;
+
+	for (;; usleep(500)) {
+		above = watch->above;
+		if (above >= 0 && event_count("kmmscand_target_hint") > above) {
+			watch->hold = true;
+			watch->above = -1;
+		}
+	}
+}
+
+/* Until pages have been made inaccessible, and their users are held, if so wanted */
+static bool wait_hints(struct heater *heater, long above, bool hold)
+{
+	double end = now() + ARRIVE_S;
+
+	watch->above = hold ? above : -1;
+	while (event_count("kmmscand_target_hint") <= above && now() < end)
+		usleep(50000);
+	while (hold && !(heater[0].held && heater[1].held) && now() < end)
+		usleep(500);
+	return now() < end;
+}
+
+/* Faults that are NUMA balancing's may have moved pages. */
+static bool move_to_slow(char *addr, size_t len)
+{
+	unsigned long mask = 1UL << slow;
+
+	return !syscall(__NR_mbind, addr, len, MPOL_BIND, &mask, MAX_NODES + 1UL,
+			2UL /* MPOL_MF_MOVE */) &&
+	       !syscall(__NR_mbind, addr, len, MPOL_DEFAULT, NULL, 0UL, 0UL);
+}
+
+/* What is inaccessible stays so in a child.  It uses one half, and unmaps the other one. */
+static bool counted_by_child(const struct heater *heater)
+{
+	int status = 0;
+	pid_t pid = fork_child();
+	bool ok;
+
+	if (!pid) {
+		ok = all_counted(heater);
+		*heater->addr = 0;
+		_exit(!ok);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
+}
+
+#define TOGGLES	4
+
+/*
+ * kmmscand is switched off just after hot pages have been made inaccessible, for who uses them
+ * to tell.  Nothing is lost, whatever happens to them next, and their users find them
+ * accessible, at the price of a fault that is NUMA balancing's then.
+ */
+static void test_toggle(void)
+{
+	pid_t pid = start_load(watch_hints);
+	char *p = map_slow(4 * HUGE);
+	struct heater heater[2] = {};
+	long hints, left = 0, faults;
+	bool ok, held;
+	int i;
+
+	if (!p) {
+		stop_load(pid);
+		return;
+	}
+	/* All hot pages are asked for, until one of a page table has told; none is promoted. */
+	ok = !set("target_confirm_1in", "1") && !set("hot_threshold", "1");
+	ok &= !set("promote_rate_mbps", "0") && !set("scan_period_ms", "200");
+	ok &= !change("/proc/sys/kernel/numa_balancing", "0") && run_on(near);
+	for (i = 0; i < 2; i++) {
+		heater[i] = (struct heater) {
+			.addr = p + i * 2 * HUGE, .len = 2 * HUGE, .nid = i ? far : near,
+			.writes = true,
+		};
+		ok &= run_heater(&heater[i]);
+	}
+	faults = event_count("numa_hint_faults");
+	for (i = 0; i < TOGGLES && ok; i++) {
+		/* Their users go on accessing them in every other round. */
+		held = i % 2;
+		ok &= move_to_slow(p, 4 * HUGE);
+		hints = event_count("kmmscand_target_hint");
+		left -= hints - event_count("kmmscand_target_hint_fault");
+		ok &= !enable(true);
+		ok &= wait_hints(heater, hints, held);
+		ok &= !enable(false);
+		left += event_count("kmmscand_target_hint") -
+			event_count("kmmscand_target_hint_fault");
+		if (held) {
+			ok &= counted_by_child(&heater[1]);
+			ok &= !mprotect(p, HUGE, PROT_READ);
+			ok &= !mprotect(p, HUGE, PROT_READ | PROT_WRITE);
+		}
+		watch->hold = false;
+	}
+	ok &= stop_heaters(heater, 2);
+	ok &= stop_load(pid);
+	faults = event_count("numa_hint_faults") - faults;
+	ksft_print_msg("%d rounds, %ld pages left inaccessible, %ld faults later\n", i, left,
+		       faults);
+	ok &= left > 0 && faults > 0;
+	ok &= all_counted(&heater[0]) && all_counted(&heater[1]);
+	ksft_test_result(ok, "nothing is lost when it is switched off and on\n");
+	unmap_on(p, 4 * HUGE);
+}
+
 /* What the files take */
 static void test_files(void)
 {
@@ -413,12 +606,17 @@ static const struct tier_test tests[] = {
 	{ "moved", test_moved },
 	{ "shared", test_shared },
 	{ "full", test_full },
+	{ "toggle", test_toggle },
 };
 
 int main(int argc, char **argv)
 {
 	begin_kmmscand_tests();
 	find_nodes();
+	watch = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (watch == MAP_FAILED)
+		ksft_exit_fail_msg("mmap: %s\n", strerror(errno));
+	watch->above = -1;
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

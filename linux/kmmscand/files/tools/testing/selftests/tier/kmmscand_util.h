@@ -36,6 +36,15 @@ static int enable(bool on)
 	return write_file(KMMSCAND "enabled", on ? "1" : "0");
 }
 
+/* Change a file of kmmscand until the test ends.  Returns 0 or -errno. */
+static inline int set(const char *file, const char *value)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), KMMSCAND "%s", file);
+	return change(path, value);
+}
+
 static long event_count(const char *name)
 {
 	char line[256], key[128];

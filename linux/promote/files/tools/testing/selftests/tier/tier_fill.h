@@ -54,6 +54,28 @@ static long room(int nid)
 	return best;
 }
 
+/* The largest value of a key among the node's zones in /proc/zoneinfo, or -1. */
+static inline long zone_value(int nid, const char *key)
+{
+	long val, best = -1;
+	bool here = false;
+	char line[512], k[32];
+	int n;
+	FILE *f = fopen("/proc/zoneinfo", "r");
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Node %d, zone", &n) == 1)
+			here = n == nid;
+		else if (here && sscanf(line, " %31s %ld", k, &val) == 2 && !strcmp(k, key) &&
+			 val > best)
+			best = val;
+	}
+	fclose(f);
+	return best;
+}
+
 /* Address space whose pages will come from one node, and none yet; or NULL. */
 static char *map_bound(size_t len, int nid)
 {
