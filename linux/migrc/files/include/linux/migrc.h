@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * MIGRC: no TLB flush when a read-only-mapped page moves.  See mm/migrc/.
+ *
+ * This is the interface for the rest of mm/.  Without CONFIG_MIGRC, and while no deferral
+ * can exist, all of it does nothing.
+ */
+#ifndef _LINUX_MIGRC_H
+#define _LINUX_MIGRC_H
+
+#include <linux/jump_label.h>
+#include <linux/list.h>
+#include <linux/migrate_mode.h>
+#include <linux/mm_types.h>
+
+struct seq_file;
+
+/**
+ * enum migrc_site - where a whole address space had to be flushed at once
+ * @MIGRC_FORCE_WP:	a read-only PTE becomes writable in a fault
+ * @MIGRC_FORCE_SWAP:	a swapped-out page is mapped writable
+ * @MIGRC_FORCE_GUP:	FOLL_FORCE writes to a page without a writable PTE
+ * @NR_MIGRC_SITES:	number of sites
+ */
+enum migrc_site {
+	MIGRC_FORCE_WP,
+	MIGRC_FORCE_SWAP,
+	MIGRC_FORCE_GUP,
+	NR_MIGRC_SITES
+};
+
+/**
+ * enum migrc_reason - why sources are flushed and released
+ * @MIGRC_DRAIN_CAP:		a node holds as many as it may
+ * @MIGRC_DRAIN_AGE:		the oldest is as old as it may get
+ * @MIGRC_DRAIN_PRESSURE:	somebody needs memory
+ * @MIGRC_DRAIN_ISOLATE:	somebody wants certain page frames
+ * @MIGRC_DRAIN_FREEZE:		the system goes to sleep
+ * @MIGRC_DRAIN_OFF:		MIGRC is switched off
+ * @MIGRC_DRAIN_MIXED:		another PTE of a folio could not be deferred
+ * @MIGRC_DRAIN_DEBUG:		asked for in debugfs
+ * @NR_MIGRC_REASONS:		number of reasons
+ */
+enum migrc_reason {
+	MIGRC_DRAIN_CAP,
+	MIGRC_DRAIN_AGE,
+	MIGRC_DRAIN_PRESSURE,
+	MIGRC_DRAIN_ISOLATE,
+	MIGRC_DRAIN_FREEZE,
+	MIGRC_DRAIN_OFF,
+	MIGRC_DRAIN_MIXED,
+	MIGRC_DRAIN_DEBUG,
+	NR_MIGRC_REASONS
+};
+
+/**
+ * struct migrc_unmap - what try_to_migrate() did with the TLB entries of one folio
+ * @deferred:	PTEs whose flush was deferred
+ * @owed:	PTEs whose flush try_to_unmap_flush() will do
+ */
+struct migrc_unmap {
+	unsigned int deferred;
+	unsigned int owed;
+};
+
+/**
+ * struct migrc_batch - one run of migrate_pages_batch()
+ * @sources:	moved, to be kept until they are flushed; linked by folio->lru
+ * @srcu_idx:	read side that switching off waits for
+ * @active:	deferring is allowed
+ * @mixed:	a folio has both deferred and owed PTEs: flush all before it is copied
+ */
+struct migrc_batch {
+	struct list_head sources;
+	int srcu_idx;
+	bool active;
+	bool mixed;
+};
+
+#ifdef CONFIG_MIGRC
+
+DECLARE_STATIC_KEY_FALSE(migrc_key);
+
+void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason);
+void __migrc_end(struct migrc_batch *batch);
+void __migrc_settle(struct migrc_batch *batch);
+bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval,
+		       unsigned long addr);
+void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site);
+bool __migrc_drain(enum migrc_reason reason);
+pte_t __migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, struct folio *src,
+			  struct folio *dst);
+bool migrc_may_defer(struct migrc_batch *batch, struct folio *src);
+bool migrc_fork_begin(struct mm_struct *mm);
+void migrc_fork_end(struct mm_struct *mm, bool begun);
+void migrc_vmstat_show(struct seq_file *m);
+
+static inline bool migrc_on(void)
+{
+	return static_branch_unlikely(&migrc_key);
+}
+
+#else /* !CONFIG_MIGRC */
+
+static inline bool migrc_on(void)
+{
+	return false;
+}
+
+static inline void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason) { }
+static inline void __migrc_end(struct migrc_batch *batch) { }
+static inline void __migrc_settle(struct migrc_batch *batch) { }
+static inline bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm,
+				     pte_t pteval, unsigned long addr)
+{
+	return false;
+}
+
+static inline void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site) { }
+static inline bool __migrc_drain(enum migrc_reason reason)
+{
+	return false;
+}
+
+static inline bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
+{
+	return false;
+}
+
+static inline pte_t __migrc_restore_pte(pte_t pte, struct vm_area_struct *vma,
+					struct folio *src, struct folio *dst)
+{
+	return pte;
+}
+
+static inline bool migrc_fork_begin(struct mm_struct *mm)
+{
+	return false;
+}
+
+static inline void migrc_fork_end(struct mm_struct *mm, bool begun) { }
+static inline void migrc_vmstat_show(struct seq_file *m) { }
+
+#endif /* CONFIG_MIGRC */
+
+#ifdef CONFIG_MIGRC_DEBUG
+void migrc_check_copy(struct folio *src, struct folio *dst);
+#else
+static inline void migrc_check_copy(struct folio *src, struct folio *dst) { }
+#endif
+
+/**
+ * migrc_begin - ask whether a batch of migrate_pages() may defer flushes
+ * @batch:	to be filled in; pass it to migrc_end()
+ * @mode:	of the migration
+ * @reason:	of the migration
+ *
+ * Context: may sleep later on, until migrc_end().
+ */
+static inline void migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason)
+{
+	batch->active = false;
+	if (migrc_on())
+		__migrc_begin(batch, mode, reason);
+}
+
+/**
+ * migrc_settle - after all folios of a batch are unmapped, before the first is copied
+ * @batch: from migrc_begin()
+ *
+ * Context: may sleep.
+ */
+static inline void migrc_settle(struct migrc_batch *batch)
+{
+	if (batch->active && batch->mixed) {
+		__migrc_settle(batch);
+		batch->mixed = false;
+	}
+}
+
+/**
+ * migrc_end - the batch is done: keep its sources until they are flushed
+ * @batch: from migrc_begin()
+ *
+ * Context: may sleep.
+ */
+static inline void migrc_end(struct migrc_batch *batch)
+{
+	if (batch->active)
+		__migrc_end(batch);
+}
+
+/**
+ * migrc_deferred - was the flush of a folio deferred?
+ * @batch:	from migrc_begin()
+ * @unmap:	from try_to_migrate_defer()
+ *
+ * If only some of its PTEs were, it is not: migrc_settle() makes up for them.
+ *
+ * Return: whether the folio has to be kept.
+ */
+static inline bool migrc_deferred(struct migrc_batch *batch, const struct migrc_unmap *unmap)
+{
+	if (!unmap->deferred)
+		return false;
+	if (unmap->owed)
+		batch->mixed = true;
+	return !unmap->owed;
+}
+
+/**
+ * migrc_defer_pte - defer the TLB flush of a PTE that is being replaced
+ * @unmap:	of the folio, or NULL if its flushes must not be deferred
+ * @mm:		address space
+ * @pteval:	the PTE, which has been cleared
+ * @addr:	where it was
+ *
+ * Context: under the page-table lock of the PTE, which must be held until the migration
+ * entry is in place.
+ * Return: whether it was; if not, the caller has to see to the flush.
+ */
+static inline bool migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm,
+				   pte_t pteval, unsigned long addr)
+{
+	return unmap && __migrc_defer_pte(unmap, mm, pteval, addr);
+}
+
+/**
+ * migrc_flush_mm - flush what was deferred for an address space
+ * @mm:		address space of which a page is about to become writable, or be written
+ * @site:	who asks
+ *
+ * When it returns, no CPU has a deferred TLB entry of @mm.
+ *
+ * Context: under the page-table lock of the PTE in question, before it is changed.
+ */
+static inline void migrc_flush_mm(struct mm_struct *mm, enum migrc_site site)
+{
+	if (migrc_on())
+		__migrc_flush_mm(mm, site);
+}
+
+/**
+ * migrc_restore_pte - the last word on a writable PTE that maps a page where it has moved
+ * @pte:	the PTE
+ * @vma:	where
+ * @src:	where the page was
+ * @dst:	where the page is
+ *
+ * Context: under the page-table lock.
+ * Return: @pte, or @pte without its Dirty bit or without write permission.
+ */
+static inline pte_t migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, struct folio *src,
+				      struct folio *dst)
+{
+	return migrc_on() ? __migrc_restore_pte(pte, vma, src, dst) : pte;
+}
+
+/**
+ * migrc_drain - flush and release all sources
+ * @reason: for the statistics
+ *
+ * Context: may sleep.
+ * Return: whether there were any, also if somebody else released them meanwhile.
+ */
+static inline bool migrc_drain(enum migrc_reason reason)
+{
+	return migrc_on() && __migrc_drain(reason);
+}
+
+#endif /* _LINUX_MIGRC_H */

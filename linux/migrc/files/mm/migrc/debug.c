@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * MIGRC: checks at run time, and switches that break its rules.
+ *
+ * A test of something that must never happen proves little until it has been seen to fail.
+ * So each step that keeps MIGRC safe has a switch in /sys/kernel/debug/migrc/ that leaves it
+ * out, and a test that must fail while it is set.  Unlike the switches of mm/tier these do
+ * damage: other processes' data may be read or lost.  Never set one on a machine that matters.
+ *
+ * The checks: the contents of a source are the same when it is queued as those of its
+ * destination were when they were copied, and do not change until it is released; then
+ * it is overwritten, so that whoever still reads it by a stale TLB entry gets rubbish.  A
+ * source that has a memory error is read once more by that, before it is marked.
+ */
+
+#include <linux/debugfs.h>
+#include <linux/delay.h>
+#include <linux/highmem.h>
+#include <linux/jhash.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+#include <asm/tlbflush.h>
+
+#include "debug.h"
+#include "migrc.h"
+
+#define MIGRC_POISON	0x6d
+
+bool migrc_faults[NR_MIGRC_FAULTS];
+
+static bool migrc_check = true;
+static bool migrc_syscalls;
+
+static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
+	[MIGRC_FAULT_WP]		= "fault_wp",
+	[MIGRC_FAULT_SWAP]		= "fault_swap",
+	[MIGRC_FAULT_GUP]		= "fault_gup",
+	[MIGRC_FAULT_BATCHED]		= "fault_batched",
+	[MIGRC_FAULT_WRITE]		= "fault_write",
+	[MIGRC_FAULT_PENDING]		= "fault_pending",
+	[MIGRC_FAULT_FORK]		= "fault_fork",
+	[MIGRC_FAULT_MIXED]		= "fault_mixed",
+	[MIGRC_FAULT_RELEASE]		= "fault_release",
+	[MIGRC_FAULT_EARLY]		= "fault_early",
+	[MIGRC_FAULT_LATE]		= "fault_late",
+	[MIGRC_FAULT_UNMASKED]		= "fault_unmasked",
+	[MIGRC_FAULT_ISOLATE]		= "fault_isolate",
+	[MIGRC_FAULT_REASON]		= "fault_reason",
+	[MIGRC_FAULT_OFF]		= "fault_off",
+	[MIGRC_FAULT_CAP]		= "fault_cap",
+	[MIGRC_FAULT_AGE]		= "fault_age",
+	[MIGRC_FAULT_PRESSURE]		= "fault_pressure",
+};
+
+/**
+ * migrc_defer_syscalls - may move_pages(2), migrate_pages(2) and mbind(2) defer?
+ *
+ * Context: any.
+ * Return: whether a test asked for it.
+ */
+bool migrc_defer_syscalls(void)
+{
+	return READ_ONCE(migrc_syscalls);
+}
+
+/**
+ * migrc_fault_site - is the forced flush of a site to be left out?
+ * @site: which
+ *
+ * Context: any.
+ * Return: whether.
+ */
+bool migrc_fault_site(enum migrc_site site)
+{
+	static const enum migrc_fault fault[NR_MIGRC_SITES] = {
+		[MIGRC_FORCE_WP]	= MIGRC_FAULT_WP,
+		[MIGRC_FORCE_SWAP]	= MIGRC_FAULT_SWAP,
+		[MIGRC_FORCE_GUP]	= MIGRC_FAULT_GUP,
+	};
+
+	return READ_ONCE(migrc_faults[fault[site]]);
+}
+
+/**
+ * migrc_fault_drain - is a drain to be left out?
+ * @reason: of the drain
+ *
+ * Context: any.
+ * Return: whether.
+ */
+bool migrc_fault_drain(enum migrc_reason reason)
+{
+	return (reason == MIGRC_DRAIN_ISOLATE && migrc_fault(ISOLATE)) ||
+	       (reason == MIGRC_DRAIN_PRESSURE && migrc_fault(PRESSURE));
+}
+
+/**
+ * migrc_delay - make a window that is open too long by a fault wide enough to be hit
+ *
+ * Context: any.
+ */
+void migrc_delay(void)
+{
+	mdelay(5);
+}
+
+struct migrc_later {
+	struct delayed_work work;
+	struct mm_struct *mm;
+};
+
+static void migrc_later_fn(struct work_struct *work)
+{
+	struct migrc_later *later = container_of(to_delayed_work(work), struct migrc_later, work);
+
+	flush_tlb_mm(later->mm);
+	mmdrop(later->mm);
+	kfree(later);
+}
+
+/**
+ * migrc_flush_later - flush an address space when the write has long been possible
+ * @mm: address space
+ *
+ * Context: under a page-table lock.
+ * Return: false if there is no memory for it.
+ */
+bool migrc_flush_later(struct mm_struct *mm)
+{
+	struct migrc_later *later = kmalloc(sizeof(*later), GFP_ATOMIC);
+
+	if (!later)
+		return false;
+	mmgrab(mm);
+	later->mm = mm;
+	INIT_DELAYED_WORK(&later->work, migrc_later_fn);
+	schedule_delayed_work(&later->work, 1);
+	return true;
+}
+
+static u32 migrc_checksum(struct folio *folio)
+{
+	void *addr = kmap_local_folio(folio, 0);
+	u32 sum = jhash2(addr, PAGE_SIZE / sizeof(u32), 0);
+
+	kunmap_local(addr);
+	return sum;
+}
+
+/**
+ * migrc_check_copy - the source must be what has been copied
+ * @src:	source
+ * @dst:	destination, which nobody can write yet
+ *
+ * Context: process; both locked.
+ */
+void migrc_check_copy(struct folio *src, struct folio *dst)
+{
+	u32 sum;
+
+	if (!READ_ONCE(migrc_check))
+		return;
+	sum = migrc_checksum(src);
+	WARN_ONCE(sum != migrc_checksum(dst), "migrc: source written while it was copied\n");
+	/* Free for use since the source has lost its swap entry, if it had one */
+	src->private = (void *)(unsigned long)(sum | 1);
+}
+
+/**
+ * migrc_check_queued - a source is nobody's but ours
+ * @src: about to be queued
+ *
+ * Context: process.
+ */
+void migrc_check_queued(struct folio *src)
+{
+	VM_WARN_ON_ONCE_FOLIO(folio_ref_count(src) < 1, src);
+	VM_WARN_ON_ONCE_FOLIO(folio_test_lru(src), src);
+	VM_WARN_ON_ONCE_FOLIO(folio_mapped(src), src);
+}
+
+/**
+ * migrc_check_released - a source has not been written while it waited; spoil it
+ * @src: about to be released
+ *
+ * Context: process.
+ */
+void migrc_check_released(struct folio *src)
+{
+	unsigned long sum = (unsigned long)src->private;
+	void *addr;
+
+	if (!sum)
+		return;
+	src->private = NULL;
+	if (PageHWPoison(&src->page))
+		return;
+	WARN_ONCE((migrc_checksum(src) | 1) != sum, "migrc: source written while it waited\n");
+	addr = kmap_local_folio(src, 0);
+	memset(addr, MIGRC_POISON, PAGE_SIZE);
+	kunmap_local(addr);
+}
+
+static int migrc_drain_set(void *data, u64 val)
+{
+	migrc_drain(MIGRC_DRAIN_DEBUG);
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(migrc_drain_fops, NULL, migrc_drain_set, "%llu\n");
+
+static int __init migrc_debug_init(void)
+{
+	struct dentry *dir = debugfs_create_dir("migrc", NULL);
+	int i;
+
+	for (i = 0; i < NR_MIGRC_FAULTS; i++)
+		debugfs_create_bool(migrc_fault_names[i], 0600, dir, &migrc_faults[i]);
+	debugfs_create_bool("check", 0600, dir, &migrc_check);
+	debugfs_create_bool("defer_syscalls", 0600, dir, &migrc_syscalls);
+	debugfs_create_file("drain", 0200, dir, NULL, &migrc_drain_fops);
+	return 0;
+}
+late_initcall(migrc_debug_init);

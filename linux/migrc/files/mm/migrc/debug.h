@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * MIGRC: checks at run time, and switches that break its rules; see debug.c.
+ */
+#ifndef _MM_MIGRC_DEBUG_H
+#define _MM_MIGRC_DEBUG_H
+
+#include <linux/compiler.h>
+#include <linux/migrc.h>
+#include <linux/types.h>
+
+/**
+ * enum migrc_fault - safety steps that can be left out
+ * @MIGRC_FAULT_WP:		flush in wp_page_reuse()
+ * @MIGRC_FAULT_SWAP:		flush in do_swap_page()
+ * @MIGRC_FAULT_GUP:		flush for FOLL_FORCE
+ * @MIGRC_FAULT_BATCHED:	deferrals count up mm->tlb_flush_batched
+ * @MIGRC_FAULT_WRITE:		writable PTEs are not deferred
+ * @MIGRC_FAULT_PENDING:	nothing is deferred while the address space is being flushed
+ * @MIGRC_FAULT_FORK:		fork says that it flushes
+ * @MIGRC_FAULT_MIXED:		flush before a folio with owed PTEs is copied
+ * @MIGRC_FAULT_RELEASE:	sources wait for the flush
+ * @MIGRC_FAULT_EARLY:		marks are cleared after the flush
+ * @MIGRC_FAULT_LATE:		forced flushes come before the write
+ * @MIGRC_FAULT_UNMASKED:	drains flush the CPUs of the address space
+ * @MIGRC_FAULT_ISOLATE:	drain for those who want certain page frames
+ * @MIGRC_FAULT_REASON:		only some callers may defer
+ * @MIGRC_FAULT_OFF:		flush when switched off
+ * @MIGRC_FAULT_CAP:		limit by number
+ * @MIGRC_FAULT_AGE:		limit by age
+ * @MIGRC_FAULT_PRESSURE:	drain when memory is needed
+ * @NR_MIGRC_FAULTS:		number of switches
+ */
+enum migrc_fault {
+	MIGRC_FAULT_WP,
+	MIGRC_FAULT_SWAP,
+	MIGRC_FAULT_GUP,
+	MIGRC_FAULT_BATCHED,
+	MIGRC_FAULT_WRITE,
+	MIGRC_FAULT_PENDING,
+	MIGRC_FAULT_FORK,
+	MIGRC_FAULT_MIXED,
+	MIGRC_FAULT_RELEASE,
+	MIGRC_FAULT_EARLY,
+	MIGRC_FAULT_LATE,
+	MIGRC_FAULT_UNMASKED,
+	MIGRC_FAULT_ISOLATE,
+	MIGRC_FAULT_REASON,
+	MIGRC_FAULT_OFF,
+	MIGRC_FAULT_CAP,
+	MIGRC_FAULT_AGE,
+	MIGRC_FAULT_PRESSURE,
+	NR_MIGRC_FAULTS
+};
+
+#ifdef CONFIG_MIGRC_DEBUG
+
+extern bool migrc_faults[NR_MIGRC_FAULTS];
+#define migrc_fault(name)	READ_ONCE(migrc_faults[MIGRC_FAULT_##name])
+
+bool migrc_fault_site(enum migrc_site site);
+bool migrc_fault_drain(enum migrc_reason reason);
+bool migrc_defer_syscalls(void);
+bool migrc_flush_later(struct mm_struct *mm);
+void migrc_delay(void);
+void migrc_check_queued(struct folio *src);
+void migrc_check_released(struct folio *src);
+
+#else
+
+#define migrc_fault(name)	((void)MIGRC_FAULT_##name, false)
+
+static inline bool migrc_fault_site(enum migrc_site site)
+{
+	return false;
+}
+
+static inline bool migrc_fault_drain(enum migrc_reason reason)
+{
+	return false;
+}
+
+static inline bool migrc_defer_syscalls(void)
+{
+	return false;
+}
+
+static inline bool migrc_flush_later(struct mm_struct *mm)
+{
+	return false;
+}
+
+static inline void migrc_delay(void) { }
+static inline void migrc_check_queued(struct folio *src) { }
+static inline void migrc_check_released(struct folio *src) { }
+
+#endif /* CONFIG_MIGRC_DEBUG */
+
+#endif /* _MM_MIGRC_DEBUG_H */

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * MIGRC: no TLB flush when a read-only-mapped page moves.
+ *
+ * When page A is migrated to page B, all CPUs have to forget what they know of A before B
+ * may be written or A be used for something else.  The base kernel sees to both by flushing
+ * TLBs before it copies.  As long as nobody writes B, however, it does no harm that a CPU
+ * goes on reading A: the contents are the same.  So the one flush is split into two
+ * obligations:
+ *
+ *   coherence	(this file) is owed to the address space, and must be met at once: before a
+ *		PTE that maps B becomes writable, before the kernel writes B by FOLL_FORCE, and
+ *		before anything else changes the PTE, the address space is flushed;
+ *   lifetime	(queue.c) is owed to the page: A is freed after all CPUs have flushed.  That
+ *		can wait, and one flush serves all pages that wait.
+ *
+ * The invariant, for each address space mm and user address x:
+ *
+ *   While a TLB may have an entry for (mm, x) whose flush was deferred, all such entries are
+ *   read-only; the PTE is a migration or swap entry, or it is read-only and maps the newest
+ *   copy; nobody writes the newest copy; and no page frame that such an entry points to is
+ *   freed.
+ *
+ * With one exception, which is the base kernel's and not made wider: reclaim that has
+ * unmapped a page, and has not flushed yet.  If the page was clean it may be discarded and a
+ * new one be mapped before that flush, which then meets all older entries.
+ *
+ * Who changes the PTE meanwhile?
+ *
+ * - munmap, mprotect, madvise, NUMA hinting, and mremap of single entries: all of them
+ *   call flush_tlb_batched_pending() under the page-table lock already, because reclaim
+ *   leaves entries behind in the same way.  A deferral counts up mm->tlb_flush_batched like
+ *   reclaim.  mremap of whole page tables flushes their range.
+ * - copy-on-write, KSM when it merges, uprobes, khugepaged, and userfaultfd when it moves a
+ *   page: they flush the address when they clear the PTE (ptep_clear_flush(),
+ *   pmdp_collapse_flush()).  userfaultfd that moves a swap entry does not; the page is
+ *   written after do_swap_page(), in the same address space, or after wp_page_reuse().
+ * - wp_page_reuse() and do_swap_page() make a PTE writable in place, and FOLL_FORCE writes
+ *   without one.  These three call migrc_flush_mm().
+ * - fork makes PTEs read-only.  The child has no TLB entries, the parent's stay read-only.
+ *
+ * Only the writer's address space has to be flushed: an anonymous page is written in place
+ * by the one address space that maps it exclusively.  All others that once mapped it lost
+ * their PTEs by one of the operations above, or by reclaim, whose reference to the page
+ * forbids reuse until it has flushed.
+ *
+ * Which entries may be deferred?  The page must not be written any more from when it is
+ * copied.  That no PTE is writable is not enough, because a TLB may still say otherwise:
+ *
+ * - E1: a flush that takes away write permission is under way.  Whoever does so counts up
+ *   mm->tlb_flush_pending before it takes the page-table lock and down after the flush.
+ * - E2: fork did not; it does now, in dup_mmap().
+ * - E3: reclaim, or another migration, unmapped the page without a flush so far, and it has
+ *   been mapped read-only again.  It cannot be this page: both isolate a page from the LRU
+ *   before and put it back after the flush, and this page is isolated by us.  Splitting a
+ *   huge page batches its flush as well, and holds the folio lock until it is done, as we do.
+ *
+ * The tlb_gen of the address space moves when the PTE is cleared, as it does for reclaim.  A
+ * CPU that is lazy, or has switched away from the address space and kept its PCID, compares
+ * it when it comes back and flushes.  It is not counted among those to be flushed, and need
+ * not be.
+ */
+
+#include <linux/hash.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/sched/mm.h>
+#include <linux/srcu.h>
+#include <linux/swap.h>
+#include <asm/tlbflush.h>
+
+#include <trace/events/migrc.h>
+
+#include "../internal.h"
+#include "debug.h"
+#include "migrc.h"
+
+#define MIGRC_MARK_BITS	10
+
+/**
+ * struct migrc_mark - what is deferred for an address space
+ * @mm:		the address space; only compared, never followed
+ * @seq:	its last deferral
+ * @flushed:	deferrals of @mm up to this one were flushed by migrc_flush_mm()
+ *
+ * The mark is pending while @seq is greater than both @flushed and migrc_done.  Only then
+ * does it belong to @mm; after that another address space with the same hash may take it.
+ * An address space that is freed just leaves its mark behind: whoever gets the same address
+ * flushes once too often at worst.
+ *
+ * Written under migrc_lock.  Read without it under the page-table lock of a PTE: a deferral
+ * of that very PTE was made under the same lock, so its mark is seen, or a later state of it.
+ * If that is another owner's, then what was deferred has been flushed.
+ */
+struct migrc_mark {
+	struct mm_struct *mm;
+	u64 seq;
+	u64 flushed;
+};
+
+static struct migrc_mark migrc_marks[1 << MIGRC_MARK_BITS];
+
+DEFINE_STATIC_KEY_FALSE(migrc_key);
+DEFINE_STATIC_SRCU(migrc_srcu);
+
+/* Are flushes deferred?  Sampled by each batch inside of migrc_srcu. */
+bool migrc_deferring;
+
+static struct migrc_mark *migrc_mark(struct mm_struct *mm)
+{
+	return &migrc_marks[hash_ptr(mm, MIGRC_MARK_BITS)];
+}
+
+static bool migrc_mark_pending(struct migrc_mark *mark, u64 seq)
+{
+	/* Acquire: what is done after this sees TLBs without the entries (queue.c). */
+	return seq > READ_ONCE(mark->flushed) && seq > smp_load_acquire(&migrc_done);
+}
+
+/* Take the mark for one more deferral, unless another address space needs it. */
+static bool migrc_set_mark(struct mm_struct *mm)
+{
+	struct migrc_mark *mark = migrc_mark(mm);
+
+	lockdep_assert_held(&migrc_lock);
+
+	if (mark->mm != mm) {
+		if (migrc_mark_pending(mark, mark->seq))
+			return false;
+		WRITE_ONCE(mark->mm, mm);
+		WRITE_ONCE(mark->flushed, 0);
+	}
+	WRITE_ONCE(mark->seq, migrc_publish(mm));
+	return true;
+}
+
+/**
+ * __migrc_defer_pte - see migrc_defer_pte()
+ * @unmap:	of the folio
+ * @mm:		address space
+ * @pteval:	the PTE, which has been cleared
+ * @addr:	where it was
+ *
+ * Context: under the page-table lock.
+ * Return: whether the flush was deferred.
+ */
+bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval,
+		       unsigned long addr)
+{
+	enum migrc_skip skip;
+
+	/* A hint-fault PTE: nothing to flush, now or later. */
+	if (!pte_accessible(mm, pteval))
+		return false;
+
+	if (pte_write(pteval) && !migrc_fault(WRITE)) {
+		skip = MIGRC_SKIP_WRITE;
+	} else if (mm_tlb_flush_pending(mm) && !migrc_fault(PENDING)) {
+		skip = MIGRC_SKIP_PENDING;
+	} else {
+		bool marked;
+
+		/*
+		 * A full barrier: the PTE is cleared before tlb_gen moves, and mm_cpumask is
+		 * read after.  A CPU that is not in it yet will see both when it switches in.
+		 */
+		inc_mm_tlb_gen(mm);
+		mmu_notifier_arch_invalidate_secondary_tlbs(mm, 0, -1UL);
+
+		spin_lock(&migrc_lock);
+		marked = migrc_set_mark(mm);
+		spin_unlock(&migrc_lock);
+		if (marked) {
+			if (!migrc_fault(BATCHED))
+				count_tlb_flush_batched(mm);
+			unmap->deferred++;
+			return true;
+		}
+		skip = MIGRC_SKIP_COLLISION;
+	}
+	count_migrc(skipped[skip], 1);
+	unmap->owed++;
+	return false;
+}
+
+/**
+ * __migrc_flush_mm - see migrc_flush_mm()
+ * @mm:		address space
+ * @site:	who asks
+ *
+ * Two that fault at the same time both flush: the mark is cleared after the flush of the one
+ * has completed, and the other must not go on before.
+ *
+ * Context: under the page-table lock of the PTE in question.
+ */
+void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site)
+{
+	struct migrc_mark *mark = migrc_mark(mm);
+	bool early = migrc_fault(EARLY);
+	u64 seq;
+
+	if (READ_ONCE(mark->mm) != mm)
+		return;
+	seq = READ_ONCE(mark->seq);
+	if (!migrc_mark_pending(mark, seq))
+		return;
+	if (migrc_fault_site(site))
+		return;
+	if (migrc_fault(LATE) && migrc_flush_later(mm))
+		return;
+
+	/*
+	 * Starts with a full barrier (tlb_gen), so that PTEs which were cleared before @seq
+	 * was set are seen to be so by those who flush.  Returns when they have.
+	 */
+	if (!early)
+		flush_tlb_mm(mm);
+
+	spin_lock(&migrc_lock);
+	if (mark->mm == mm && mark->flushed < seq)
+		WRITE_ONCE(mark->flushed, seq);
+	spin_unlock(&migrc_lock);
+	count_migrc(forced[site], 1);
+	trace_migrc_force(site);
+
+	if (early) {
+		migrc_delay();
+		flush_tlb_mm(mm);
+	}
+}
+
+/* Whose migrations may leave TLB entries behind? */
+static bool migrc_reason_may_defer(int reason)
+{
+	switch (reason) {
+	case MR_MEMORY_FAILURE:
+		/* Its sources are released elsewhere. */
+		return false;
+	case MR_DEMOTION:
+	case MR_NUMA_MISPLACED:
+		return true;
+	case MR_SYSCALL:
+	case MR_MEMPOLICY_MBIND:
+		return migrc_defer_syscalls() || migrc_fault(REASON);
+	default:
+		/* Most want certain page frames, and want them free. */
+		return migrc_fault(REASON);
+	}
+}
+
+/**
+ * __migrc_begin - see migrc_begin()
+ * @batch:	to be filled in
+ * @mode:	of the migration
+ * @reason:	of the migration
+ *
+ * Context: process.
+ */
+void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason)
+{
+	if (mode != MIGRATE_ASYNC || !migrc_reason_may_defer(reason))
+		return;
+
+	/*
+	 * Direct reclaim needs the memory now.  Offlining, contiguous allocation and the like
+	 * disable the LRU caches while they work; sources would be in their way.
+	 */
+	if (((current->flags & PF_MEMALLOC) && !current_is_kswapd()) ||
+	    (lru_cache_disabled() && !migrc_defer_syscalls() && !migrc_fault(REASON))) {
+		count_migrc(skipped[MIGRC_SKIP_LIMIT], 1);
+		return;
+	}
+
+	INIT_LIST_HEAD(&batch->sources);
+	batch->mixed = false;
+	batch->srcu_idx = srcu_read_lock(&migrc_srcu);
+	batch->active = READ_ONCE(migrc_deferring);
+	if (!batch->active)
+		srcu_read_unlock(&migrc_srcu, batch->srcu_idx);
+}
+
+/**
+ * migrc_may_defer - may the flushes of a folio be deferred, as far as the folio goes?
+ * @batch:	from migrc_begin()
+ * @src:	folio to be unmapped; locked and isolated from the LRU
+ *
+ * Large folios and files are for later: a large folio has many PTEs, of which each would
+ * have to be read-only, and a page of a file can be written without any PTE.
+ *
+ * Context: any.
+ * Return: whether.
+ */
+bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
+{
+	if (!batch->active)
+		return false;
+
+	/* E3, see above */
+	VM_WARN_ON_ONCE_FOLIO(folio_test_lru(src), src);
+
+	if (folio_test_large(src)) {
+		count_migrc(skipped[MIGRC_SKIP_LARGE], 1);
+		return false;
+	}
+	if (!folio_test_anon(src)) {
+		count_migrc(skipped[MIGRC_SKIP_FILE], 1);
+		return false;
+	}
+	return !folio_is_zone_device(src) && !PageHWPoison(&src->page);
+}
+
+/**
+ * __migrc_settle - see migrc_settle()
+ * @batch: from migrc_begin()
+ *
+ * Context: may sleep.
+ */
+void __migrc_settle(struct migrc_batch *batch)
+{
+	if (!migrc_fault(MIXED))
+		migrc_flush_all(MIGRC_DRAIN_MIXED);
+}
+
+/**
+ * __migrc_end - see migrc_end()
+ * @batch: from migrc_begin()
+ *
+ * Context: may sleep.
+ */
+void __migrc_end(struct migrc_batch *batch)
+{
+	if (!list_empty(&batch->sources))
+		migrc_queue(&batch->sources);
+	migrc_arm();
+	srcu_read_unlock(&migrc_srcu, batch->srcu_idx);
+}
+
+/**
+ * migrc_fork_begin - before fork() takes away write permission (E2)
+ * @mm: the parent
+ *
+ * Two atomic operations per fork are cheap enough to be done always: so switching MIGRC on
+ * need not wait for forks.
+ *
+ * Context: mmap_lock of @mm held for writing.
+ * Return: to be passed to migrc_fork_end().
+ */
+bool migrc_fork_begin(struct mm_struct *mm)
+{
+	if (migrc_fault(FORK))
+		return false;
+	inc_tlb_flush_pending(mm);
+	return true;
+}
+
+/**
+ * migrc_fork_end - after fork() has flushed the parent's TLB entries
+ * @mm:		the parent
+ * @begun:	from migrc_fork_begin()
+ *
+ * Context: as migrc_fork_begin().
+ */
+void migrc_fork_end(struct mm_struct *mm, bool begun)
+{
+	if (begun)
+		dec_tlb_flush_pending(mm);
+}
+
+/**
+ * migrc_start - start to defer
+ *
+ * The hooks work before anything is deferred.  One that had been looked at while the key was
+ * off does no harm: it changes its PTE under the same hold of the page-table lock, and until
+ * that is released nobody defers a flush for it.
+ *
+ * Context: process; calls are serialised by the caller.
+ */
+void migrc_start(void)
+{
+	static_branch_enable(&migrc_key);
+	WRITE_ONCE(migrc_deferring, true);
+}
+
+/**
+ * migrc_stop - stop to defer, and flush and release what was
+ *
+ * Context: as migrc_start().
+ */
+void migrc_stop(void)
+{
+	WRITE_ONCE(migrc_deferring, false);
+	/* Batches that still defer, and have not queued their sources yet */
+	synchronize_srcu(&migrc_srcu);
+	if (!migrc_fault(OFF))
+		migrc_flush_all(MIGRC_DRAIN_OFF);
+	static_branch_disable(&migrc_key);
+}

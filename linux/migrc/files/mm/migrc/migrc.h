@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of mm/migrc/ share.  The interface for others is <linux/migrc.h>; how it
+ * works is told in defer.c (coherence) and queue.c (lifetime).
+ */
+#ifndef _MM_MIGRC_H
+#define _MM_MIGRC_H
+
+#include <linux/migrc.h>
+#include <linux/percpu.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+#define MIGRC_DEFAULT_MAX_PAGES		1024
+#define MIGRC_DEFAULT_MAX_AGE_MS	100
+
+/**
+ * enum migrc_skip - why a flush was not deferred
+ * @MIGRC_SKIP_WRITE:		the PTE is writable
+ * @MIGRC_SKIP_PENDING:		a flush of the address space is under way (mprotect, fork, ...)
+ * @MIGRC_SKIP_LARGE:		the folio is large
+ * @MIGRC_SKIP_FILE:		the folio is not anonymous
+ * @MIGRC_SKIP_LIMIT:		direct reclaim, or somebody wants certain page frames
+ * @MIGRC_SKIP_COLLISION:	the mark is taken by another address space
+ * @NR_MIGRC_SKIPS:		number of reasons
+ */
+enum migrc_skip {
+	MIGRC_SKIP_WRITE,
+	MIGRC_SKIP_PENDING,
+	MIGRC_SKIP_LARGE,
+	MIGRC_SKIP_FILE,
+	MIGRC_SKIP_LIMIT,
+	MIGRC_SKIP_COLLISION,
+	NR_MIGRC_SKIPS
+};
+
+struct migrc_events {
+	unsigned long deferred;			/* sources queued */
+	unsigned long flushed;			/* drains that flushed */
+	unsigned long drained[NR_MIGRC_REASONS];	/* sources released */
+	unsigned long forced[NR_MIGRC_SITES];	/* address spaces flushed */
+	unsigned long skipped[NR_MIGRC_SKIPS];	/* PTEs, or folios */
+	unsigned long readonly;			/* writable PTEs restored read-only */
+};
+
+DECLARE_PER_CPU(struct migrc_events, migrc_events);
+
+#define count_migrc(field, delta)	this_cpu_add(migrc_events.field, delta)
+
+/*
+ * migrc_lock protects migrc_seq, the pending CPUs and sources of queue.c, and the writing of
+ * the marks of defer.c.  Innermost: taken under page-table locks, takes none itself.
+ */
+extern spinlock_t migrc_lock;
+
+/*
+ * Number of the last deferral; only grows.  Under migrc_lock.
+ */
+extern u64 migrc_seq;
+
+/*
+ * Deferrals up to this number have been flushed from the TLBs of all CPUs.  Written with
+ * release after the flush has completed, to be read with acquire.
+ */
+extern u64 migrc_done;
+
+extern bool migrc_deferring;
+extern unsigned int migrc_max_pages;
+extern unsigned int migrc_max_age_ms;
+extern bool migrc_restore_readonly;
+
+u64 migrc_publish(struct mm_struct *mm);
+void migrc_queue(struct list_head *sources);
+void migrc_arm(void);
+void migrc_limits_changed(void);
+void migrc_flush_all(enum migrc_reason reason);
+unsigned int migrc_nr_pending(void);
+void migrc_start(void);
+void migrc_stop(void);
+
+#endif /* _MM_MIGRC_H */

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * MIGRC: the sources of migrations, kept until no TLB points to them.
+ *
+ * A source whose flush was deferred (defer.c) is not freed when its contents have moved.  It
+ * waits here, held by the reference that migration took when it isolated the page, off the
+ * LRU, mapped nowhere.  Each drain flushes the CPUs that may have entries of any source,
+ * and frees all sources, of all nodes.
+ *
+ * The rule: a source is freed after a flush that has *completed* on each CPU which had an
+ * entry, and which began after the PTE was cleared.
+ *
+ * - migrc_publish() adds the CPUs of the address space when the PTE is cleared; the source
+ *   is queued later, when it has moved.  So a drain that takes the CPUs in between does
+ *   not free the source, and one that frees it has flushed its CPUs, itself or an earlier
+ *   one, which has completed because of migrc_flush_mutex.
+ * - Numbers of deferrals are given under migrc_lock together with the CPUs.  So a drain that
+ *   takes the CPUs when the last number is n has flushed all deferrals up to n when it is
+ *   done, and says so in migrc_done.  Drains do not overlap, so migrc_done only grows and
+ *   never runs ahead of one that is still flushing.
+ *
+ * Memory that waits here is missing on the node that it is to relieve.  So it is bounded, by
+ * age and by number (a batch may exceed that by its own length until its end, and as many
+ * again may be queued while a drain is under way); it is not counted as free; kswapd drains
+ * in each round before it looks whether the node is balanced, allocations that are not
+ * costly drain before they reclaim, and everybody who wants certain page frames does so in
+ * lru_add_drain_all(), alloc_contig_range(), memory_failure() and soft_offline_page().
+ *
+ * With plain folio_put() it does not matter who else holds a reference to a source (somebody
+ * who walks page frames, say): it is freed when the last one is gone.
+ */
+
+#include <linux/cpumask.h>
+#include <linux/jiffies.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/suspend.h>
+#include <linux/swap.h>
+#include <linux/workqueue.h>
+#include <asm/tlbbatch.h>
+#include <asm/tlbflush.h>
+
+#include "debug.h"
+#include "migrc.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/migrc.h>
+
+DEFINE_SPINLOCK(migrc_lock);
+u64 migrc_seq;
+u64 migrc_done;
+
+/* Limits, set in sysfs.c */
+unsigned int migrc_max_pages = MIGRC_DEFAULT_MAX_PAGES;		/* per node */
+unsigned int migrc_max_age_ms = MIGRC_DEFAULT_MAX_AGE_MS;
+
+/* One drain at a time, from taking the CPUs until migrc_done is set.  Outside migrc_lock. */
+static DEFINE_MUTEX(migrc_flush_mutex);
+
+/*
+ * Under migrc_lock: CPUs to be flushed, and sources, with their number by node, and the
+ * number of those in all that are not freed yet
+ */
+static struct arch_tlbflush_unmap_batch migrc_cpus;
+static LIST_HEAD(migrc_sources);
+static unsigned int migrc_nr[MAX_NUMNODES];
+static unsigned int migrc_nr_all;
+
+/* Under migrc_flush_mutex: the CPUs that are being flushed */
+static struct arch_tlbflush_unmap_batch migrc_flushing;
+
+static void migrc_age_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(migrc_age_work, migrc_age_fn);
+
+/**
+ * migrc_publish - note whose TLBs have entries that are to be flushed
+ * @mm: address space of a PTE that has been cleared
+ *
+ * Context: under migrc_lock and the page-table lock.
+ * Return: number of the deferral.
+ */
+u64 migrc_publish(struct mm_struct *mm)
+{
+	lockdep_assert_held(&migrc_lock);
+
+	if (!migrc_fault(UNMASKED))
+		cpumask_or(&migrc_cpus.cpumask, &migrc_cpus.cpumask, mm_cpumask(mm));
+	return ++migrc_seq;
+}
+
+/**
+ * migrc_queue - keep the sources of a batch until they are flushed
+ * @sources: linked by folio->lru; empty afterwards
+ *
+ * Context: may sleep.
+ */
+void migrc_queue(struct list_head *sources)
+{
+	struct folio *src, *next;
+	unsigned int nr = 0;
+	bool full = false;
+
+	if (migrc_fault(RELEASE)) {
+		list_for_each_entry_safe(src, next, sources, lru) {
+			list_del(&src->lru);
+			folio_put(src);
+			count_migrc(deferred, 1);
+		}
+		return;
+	}
+
+	list_for_each_entry(src, sources, lru) {
+		migrc_check_queued(src);
+		nr++;
+	}
+
+	spin_lock(&migrc_lock);
+	list_for_each_entry_safe(src, next, sources, lru) {
+		int nid = folio_nid(src);
+
+		list_move_tail(&src->lru, &migrc_sources);
+		if (++migrc_nr[nid] >= READ_ONCE(migrc_max_pages))
+			full = true;
+	}
+	WRITE_ONCE(migrc_nr_all, migrc_nr_all + nr);
+	spin_unlock(&migrc_lock);
+
+	count_migrc(deferred, nr);
+	trace_migrc_queue(nr, READ_ONCE(migrc_nr_all));
+	/*
+	 * Who disables the LRU caches wants page frames, and drains afterwards.  Either the
+	 * drain sees what was queued above, or this sees that they are disabled: a barrier
+	 * here, and in lru_cache_disable() synchronize_rcu_expedited().
+	 */
+	smp_mb();
+	if (lru_cache_disabled() && !migrc_defer_syscalls() && !migrc_fault(ISOLATE))
+		migrc_flush_all(MIGRC_DRAIN_ISOLATE);
+	else if (full && !migrc_fault(CAP))
+		migrc_flush_all(MIGRC_DRAIN_CAP);
+}
+
+/**
+ * migrc_arm - see to it that what was deferred is flushed in time
+ *
+ * Does nothing if the timer runs: the age is that of the oldest.
+ *
+ * Context: any.
+ */
+void migrc_arm(void)
+{
+	if (READ_ONCE(migrc_seq) != READ_ONCE(migrc_done) || READ_ONCE(migrc_nr_all))
+		queue_delayed_work(system_unbound_wq, &migrc_age_work,
+				   msecs_to_jiffies(READ_ONCE(migrc_max_age_ms)));
+}
+
+/**
+ * migrc_limits_changed - what is kept now is released, so that the new limits hold
+ *
+ * Context: any.
+ */
+void migrc_limits_changed(void)
+{
+	/* At once, and not when the old limit says so */
+	mod_delayed_work(system_unbound_wq, &migrc_age_work, 0);
+}
+
+static void migrc_release(struct list_head *sources, enum migrc_reason reason)
+{
+	struct folio *src, *next;
+	unsigned int nr = 0;
+
+	list_for_each_entry_safe(src, next, sources, lru) {
+		list_del(&src->lru);
+		migrc_check_released(src);
+		folio_put(src);
+		nr++;
+		if (!(nr % SWAP_CLUSTER_MAX))
+			cond_resched();
+	}
+	spin_lock(&migrc_lock);
+	WRITE_ONCE(migrc_nr_all, migrc_nr_all - nr);
+	spin_unlock(&migrc_lock);
+	count_migrc(drained[reason], nr);
+	trace_migrc_drain(reason, nr);
+}
+
+/* Under migrc_flush_mutex */
+static void migrc_flush_locked(enum migrc_reason reason)
+{
+	LIST_HEAD(sources);
+	u64 seq;
+
+	spin_lock(&migrc_lock);
+	seq = migrc_seq;
+	if (seq == migrc_done && list_empty(&migrc_sources)) {
+		/* Somebody else was faster. */
+		spin_unlock(&migrc_lock);
+		return;
+	}
+	migrc_flushing = migrc_cpus;
+	cpumask_clear(&migrc_cpus.cpumask);
+	list_splice_init(&migrc_sources, &sources);
+	memset(migrc_nr, 0, sizeof(migrc_nr));
+	spin_unlock(&migrc_lock);
+
+	if (seq != migrc_done) {
+		/* Returns when all of them have flushed. */
+		arch_tlbbatch_flush(&migrc_flushing);
+		count_migrc(flushed, 1);
+
+		/*
+		 * Release: who sees the new number (migrc_mark_pending()) may do what the
+		 * entries forbade, which must not be before the flush.
+		 */
+		smp_store_release(&migrc_done, seq);
+	}
+	migrc_release(&sources, reason);
+}
+
+/**
+ * migrc_flush_all - flush all CPUs that may have entries of sources, and free these
+ * @reason: for the statistics
+ *
+ * When it returns, everything that had been deferred or queued before is flushed, or freed.
+ *
+ * Context: may sleep, but does not allocate memory, so that reclaim may wait for it.
+ */
+void migrc_flush_all(enum migrc_reason reason)
+{
+	mutex_lock(&migrc_flush_mutex);
+	migrc_flush_locked(reason);
+	mutex_unlock(&migrc_flush_mutex);
+}
+
+/**
+ * __migrc_drain - see migrc_drain()
+ * @reason: for the statistics
+ *
+ * Context: may sleep.
+ * Return: whether there were any sources, also if somebody else released them meanwhile.
+ */
+bool __migrc_drain(enum migrc_reason reason)
+{
+	/* Not 0 until they are freed, so this waits for a drain that is under way. */
+	if (!READ_ONCE(migrc_nr_all) || migrc_fault_drain(reason))
+		return false;
+	/* kswapd need not: it has other things to do, and will look again. */
+	if (!current_is_kswapd())
+		mutex_lock(&migrc_flush_mutex);
+	else if (!mutex_trylock(&migrc_flush_mutex))
+		return false;
+	migrc_flush_locked(reason);
+	mutex_unlock(&migrc_flush_mutex);
+	return true;
+}
+
+static void migrc_age_fn(struct work_struct *work)
+{
+	/* Also if nothing is kept: a mark of a migration that failed is in others' way. */
+	if (!migrc_fault(AGE))
+		migrc_flush_all(MIGRC_DRAIN_AGE);
+}
+
+/**
+ * migrc_nr_pending - how many sources wait
+ *
+ * Context: any.
+ * Return: number of pages.
+ */
+unsigned int migrc_nr_pending(void)
+{
+	return READ_ONCE(migrc_nr_all);
+}
+
+static int migrc_pm_notify(struct notifier_block *nb, unsigned long action, void *data)
+{
+	if (action == PM_HIBERNATION_PREPARE || action == PM_SUSPEND_PREPARE)
+		migrc_drain(MIGRC_DRAIN_FREEZE);
+	return NOTIFY_OK;
+}
+
+static int __init migrc_queue_init(void)
+{
+	pm_notifier(migrc_pm_notify, 0);
+	return 0;
+}
+subsys_initcall(migrc_queue_init);

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * As it is meant to be used: kswapd demotes read-only pages of a node that fills up, without a
+ * flush, while they are written and made read-only again.  move_pages(2) may not defer here.
+ */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <linux/mempolicy.h>
+
+#include "../kselftest_harness.h"
+
+#include "scene.h"
+
+#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
+#define NR_PAGES	2048UL
+#define LEN		(NR_PAGES * PAGE)
+/* How long kswapd may take */
+#define DEMOTE_S	20
+
+FIXTURE(demote)
+{
+	struct scene scene;
+	char *area;
+};
+
+FIXTURE_SETUP(demote)
+{
+	const char *lacks = scene_begin(&self->scene, 2);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	ASSERT_EQ(0, set(MIGRC_DEBUG "defer_syscalls", "0"));
+	if (set(DEMOTION, "1"))
+		SKIP(return, "no demotion");
+	self->area = map_area(LEN);
+	ASSERT_NE(NULL, self->area);
+}
+
+FIXTURE_TEARDOWN(demote)
+{
+	scene_end(&self->scene);
+}
+
+static long free_pages(int nid)
+{
+	long free = 0, value;
+	bool here = false;
+	char line[256];
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	int n;
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Node %d, zone", &n) == 1)
+			here = n == nid;
+		else if (here && sscanf(line, " pages free %ld", &value) == 1)
+			free += value;
+	}
+	fclose(f);
+	return free;
+}
+
+/* More than the fast node has, and nowhere else: kswapd makes room. */
+static void fill(void)
+{
+	size_t size = (free_pages(fast) + 4 * NR_PAGES) * PAGE, i;
+	unsigned long mask = 1UL << fast;
+	char *p;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED || syscall(__NR_mbind, p, size, MPOL_BIND, &mask, 65UL, 0))
+		_exit(1);
+	madvise(p, size, MADV_NOHUGEPAGE);
+	pin(1);
+	madvise(p, size, MADV_POPULATE_WRITE);
+	for (;;)
+		for (i = 0; i < size; i += PAGE)
+			word_write(p + i, i);
+}
+
+TEST_F_TIMEOUT(demote, write, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	unsigned long demoted = 0, i;
+	pid_t pid;
+
+	/* Not shared with the child, or its pages would be copied when they are written. */
+	ASSERT_EQ(0, madvise(self->area, LEN, MADV_DONTFORK));
+	for (i = 0; i < MAX_SPOTS; i++)
+		spot_show(scene->crew, i, self->area + i * (LEN / MAX_SPOTS));
+	while (scene_goes_on(scene)) {
+		double end;
+
+		ASSERT_TRUE(place(self->area, LEN, fast));
+		pid = fork();
+		if (!pid)
+			fill();
+		ASSERT_GT(pid, 0);
+		for (end = now() + DEMOTE_S; now() < end && crew_clean(scene->crew);) {
+			ASSERT_TRUE(make_read_only(self->area, LEN, BY_UFFD));
+			for (i = 0; i < MAX_SPOTS; i++) {
+				random_delay(500);
+				spot_write(crew_spot(scene->crew, random_number() % MAX_SPOTS));
+			}
+			if (count_on(self->area, NR_PAGES, slow) > NR_PAGES / 4)
+				break;
+		}
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		demoted += count_on(self->area, NR_PAGES, slow);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_GE(demoted, 1);
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", 1));
+}
+
+int main(int argc, char **argv)
+{
+	keep_settings();
+	return test_harness_run(argc, argv);
+}

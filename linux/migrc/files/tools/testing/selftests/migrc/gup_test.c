@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A page without write permission is migrated without a flush, and then written by the kernel
+ * for somebody who may (FOLL_FORCE), with no change of the PTE.
+ *
+ * Both tests must fail while fault_gup is set in /sys/kernel/debug/migrc/.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+
+#include "scene.h"
+
+FIXTURE(gup)
+{
+	struct scene scene;
+	char *area;
+};
+
+FIXTURE_SETUP(gup)
+{
+	const char *lacks = scene_begin(&self->scene, 2);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->area = map_area(HUGE);
+	ASSERT_NE(NULL, self->area);
+	ASSERT_TRUE(place(self->area, PAGE, slow));
+	spot_show(self->scene.crew, 0, self->area);
+	ASSERT_TRUE(make_read_only(self->area, PAGE, BY_PROTECTION));
+}
+
+FIXTURE_TEARDOWN(gup)
+{
+	scene_end(&self->scene);
+}
+
+TEST_F_TIMEOUT(gup, mem, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	struct spot *spot = crew_spot(scene->crew, 0);
+	int fd = open("/proc/self/mem", O_RDWR);
+	uint64_t next;
+
+	ASSERT_GE(fd, 0);
+	while (scene_goes_on(scene)) {
+		crew_settle(scene->crew);
+		move_page(self->area, other_node(node_of(self->area)));
+		next = spot_next(spot);
+		ASSERT_EQ(sizeof(next), pwrite(fd, &next, sizeof(next), (uintptr_t)self->area));
+		spot_has_next(spot);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_force_gup", scene->rounds / 2));
+	EXPECT_TRUE(!crew_clean(scene->crew) || spot_intact(spot, self->area));
+}
+
+/* What the debugger and the test tell each other */
+struct talk {
+	atomic_int ask;		/* 1: write, 2: end */
+	atomic_int done;
+	atomic_int tid;
+	atomic_bool end;
+	struct spot *spot;
+	char *page;
+};
+
+static void be_debugged(void *arg)
+{
+	struct talk *talk = arg;
+
+	atomic_store(&talk->tid, syscall(__NR_gettid));
+	while (!atomic_load(&talk->end))
+		usleep(1000);
+}
+
+/* A process that writes the memory of another one's thread when it is told to */
+static void debugger(struct talk *talk)
+{
+	int tid = atomic_load(&talk->tid);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (ptrace(PTRACE_ATTACH, tid, 0, 0) || waitpid(tid, NULL, __WALL) != tid)
+		_exit(1);
+	for (;;) {
+		int ask = atomic_exchange(&talk->ask, 0);
+
+		if (ask == 2)
+			break;
+		if (!ask) {
+			usleep(50);
+			continue;
+		}
+		if (ptrace(PTRACE_POKEDATA, tid, talk->page, spot_next(talk->spot)))
+			_exit(2);
+		spot_has_next(talk->spot);
+		atomic_store(&talk->done, 1);
+	}
+	ptrace(PTRACE_DETACH, tid, 0, 0);
+	_exit(0);
+}
+
+TEST_F_TIMEOUT(gup, ptrace, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	struct talk *talk = shared_alloc(sizeof(*talk));
+	int status;
+	pid_t pid;
+
+	ASSERT_NE(NULL, talk);
+	talk->spot = crew_spot(scene->crew, 0);
+	talk->page = self->area;
+	/* If it had the page, too, the first write would copy it. */
+	ASSERT_EQ(0, madvise(self->area, PAGE, MADV_DONTFORK));
+	worker_run(scene->helper, be_debugged, talk);
+	while (!atomic_load(&talk->tid))
+		usleep(100);
+	pid = fork();
+	if (!pid)
+		debugger(talk);
+	ASSERT_GT(pid, 0);
+	while (scene_goes_on(scene) && !waitpid(pid, &status, WNOHANG)) {
+		crew_settle(scene->crew);
+		move_page(self->area, other_node(node_of(self->area)));
+		atomic_store(&talk->done, 0);
+		atomic_store(&talk->ask, 1);
+		while (!atomic_load(&talk->done) && !waitpid(pid, &status, WNOHANG))
+			usleep(50);
+		crew_settle(scene->crew);
+	}
+	atomic_store(&talk->ask, 2);
+	waitpid(pid, &status, 0);
+	atomic_store(&talk->end, true);
+	worker_wait(scene->helper);
+	EXPECT_TRUE(WIFEXITED(status) && !WEXITSTATUS(status));
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_force_gup", scene->rounds / 2));
+	shared_free(talk, sizeof(*talk));
+}
+
+int main(int argc, char **argv)
+{
+	keep_settings();
+	return test_harness_run(argc, argv);
+}

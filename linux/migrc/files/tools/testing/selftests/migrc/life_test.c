@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The page frame that a page was migrated from must not be used again while a TLB still has
+ * it.  So after each migration its frame is asked for, and filled with something else.
+ *
+ * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
+ *
+ *   keep	fault_release
+ *   drain	fault_unmasked
+ *   mixed	fault_mixed
+ */
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <linux/mempolicy.h>
+#include <linux/userfaultfd.h>
+
+#include "../kselftest_harness.h"
+
+#include "scene.h"
+
+#define RUBBISH		0x5c5c5c5c5c5c5c5cULL
+/* More than a per-CPU list of free pages gives back out of turn */
+#define NR_RUBBISH	256UL
+
+struct life {
+	struct scene scene;
+	char *area, *rubbish;
+	unsigned long again;	/* so often the frame was found among the new ones */
+};
+
+FIXTURE(life)
+{
+	struct life data;
+};
+
+FIXTURE_SETUP(life)
+{
+	const char *lacks = scene_begin(&self->data.scene, 2);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->data.area = map_area(HUGE);
+	ASSERT_TRUE(self->data.area && place(self->data.area, PAGE, slow));
+	spot_show(self->data.scene.crew, 0, self->data.area);
+}
+
+FIXTURE_TEARDOWN(life)
+{
+	scene_end(&self->data.scene);
+}
+
+/*
+ * Take pages of the node, and fill them; drop_rubbish() gives them back, which flushes.  Was
+ * the frame among them?
+ */
+static bool scribble(struct life *self, int nid, uint64_t pfn)
+{
+	unsigned long mask = 1UL << nid;
+	bool found = false;
+	size_t i, k;
+	char *p;
+
+	p = mmap(NULL, NR_RUBBISH * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		 -1, 0);
+	self->rubbish = p == MAP_FAILED ? NULL : p;
+	if (!self->rubbish || syscall(__NR_mbind, p, NR_RUBBISH * PAGE, MPOL_BIND, &mask, 65UL, 0))
+		return false;
+	for (i = 0; i < NR_RUBBISH; i++) {
+		for (k = 0; k < PAGE; k += sizeof(uint64_t))
+			*(uint64_t *)(p + i * PAGE + k) = RUBBISH;
+		found |= pfn_of(p + i * PAGE) == pfn;
+	}
+	self->again += found;
+	return found;
+}
+
+static void drop_rubbish(struct life *self)
+{
+	if (self->rubbish)
+		munmap(self->rubbish, NR_RUBBISH * PAGE);
+	self->rubbish = NULL;
+}
+
+/* Read-only, moved without a flush; where from? */
+static int move_away(struct life *self, uint64_t *pfn)
+{
+	int nid = node_of(self->area);
+
+	*pfn = pfn_of(self->area);
+	if (nid < 0 || !make_read_only(self->area, PAGE, BY_UFFD) ||
+	    !crew_settle(self->scene.crew) || !move_page(self->area, other_node(nid)))
+		return -1;
+	return nid;
+}
+
+/* Nobody asks for it back: it must stay away from the allocator. */
+TEST_F_TIMEOUT(life, keep, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	uint64_t pfn;
+	int nid;
+
+	while (scene_goes_on(scene)) {
+		nid = move_away(&self->data, &pfn);
+		ASSERT_GE(nid, 0);
+		EXPECT_FALSE(scribble(&self->data, nid, pfn))
+			TH_LOG("frame %#llx is used again before it was flushed",
+			       (unsigned long long)pfn);
+		crew_settle(scene->crew);
+		drop_rubbish(&self->data);
+		scene_drain();
+		spot_write(crew_spot(scene->crew, 0));
+		if (_metadata->exit_code)
+			break;
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
+}
+
+/* It is given back, but not before the flush. */
+TEST_F_TIMEOUT(life, drain, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	uint64_t pfn;
+	int nid;
+
+	while (scene_goes_on(scene)) {
+		nid = move_away(&self->data, &pfn);
+		ASSERT_GE(nid, 0);
+		scene_drain();
+		scribble(&self->data, nid, pfn);
+		crew_settle(scene->crew);
+		drop_rubbish(&self->data);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_flush", scene->rounds / 2));
+	if (crew_clean(scene->crew))
+		EXPECT_GE(self->data.again, 1)
+			TH_LOG("no frame was used again: nothing was tested");
+}
+
+/*
+ * A page of two processes, of which one flushes something all the time, so that its PTE is
+ * flushed at once and that of the other is not.
+ */
+#define BUSY	(32UL << 20)
+
+static void flush_always(atomic_bool *ready)
+{
+	char *area = map_area(BUSY);
+	int fd = uffd_open();
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pin(1);
+	if (!area || madvise(area, BUSY, MADV_POPULATE_READ) || fd < 0 ||
+	    !uffd_register(fd, area, BUSY, UFFDIO_REGISTER_MODE_WP))
+		_exit(1);
+	atomic_store(ready, true);
+	while (uffd_protect(fd, area, BUSY))
+		;
+	_exit(2);
+}
+
+TEST_F_TIMEOUT(life, mixed, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	atomic_bool *ready = shared_alloc(sizeof(*ready));
+	int nid = slow, status;
+	uint64_t pfn;
+	pid_t pid;
+
+	ASSERT_NE(NULL, ready);
+	pid = fork();
+	if (!pid)
+		flush_always(ready);
+	ASSERT_GT(pid, 0);
+	while (!atomic_load(ready) && !waitpid(pid, &status, WNOHANG))
+		usleep(1000);
+	ASSERT_TRUE(atomic_load(ready));
+	while (scene_goes_on(scene)) {
+		crew_settle(scene->crew);
+		pfn = pfn_of(self->data.area);
+		if (!move_page(self->data.area, other_node(nid)))
+			continue;
+		scribble(&self->data, nid, pfn);
+		crew_settle(scene->crew);
+		drop_rubbish(&self->data);
+		nid = other_node(nid);
+	}
+	ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_skip_pending", 1));
+	shared_free(ready, sizeof(*ready));
+}
+
+int main(int argc, char **argv)
+{
+	keep_settings();
+	return test_harness_run(argc, argv);
+}

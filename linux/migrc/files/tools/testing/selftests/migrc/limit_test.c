@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is kept is limited: in number, in age, and by who needs memory.
+ *
+ * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
+ *
+ *   cap	fault_cap
+ *   age	fault_age
+ *   pressure	fault_pressure
+ */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <linux/mempolicy.h>
+
+#include "../kselftest_harness.h"
+
+#include "scene.h"
+
+/* migrate_pages() unmaps so many at once: NR_MAX_BATCHED_MIGRATION */
+#define BATCH		512
+#define NR_PAGES	4096UL
+#define LEN		(NR_PAGES * PAGE)
+
+struct limit {
+	struct scene scene;
+	char *area;
+	void **pages;
+	int *nodes, *status;
+};
+
+FIXTURE(limit)
+{
+	struct limit data;
+};
+
+FIXTURE_SETUP(limit)
+{
+	unsigned long i;
+
+	/* No readers: a machine may do nothing else while a node fills up. */
+	const char *lacks = scene_begin(&self->data.scene, 0);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->data.area = map_area(LEN);
+	self->data.pages = calloc(NR_PAGES, sizeof(*self->data.pages));
+	self->data.nodes = calloc(NR_PAGES, sizeof(*self->data.nodes));
+	self->data.status = calloc(NR_PAGES, sizeof(*self->data.status));
+	ASSERT_TRUE(self->data.area && self->data.pages && self->data.nodes && self->data.status);
+	for (i = 0; i < NR_PAGES; i++)
+		self->data.pages[i] = self->data.area + i * PAGE;
+	ASSERT_TRUE(place(self->data.area, LEN, slow));
+}
+
+FIXTURE_TEARDOWN(limit)
+{
+	scene_end(&self->data.scene);
+}
+
+/* Nothing is deferred if nobody else could have TLB entries. */
+static void somebody(void *arg)
+{
+	atomic_bool *stop = arg;
+
+	while (!atomic_load(stop))
+		relax();
+}
+
+/* All pages, in one system call: each begins with a drain. */
+static void move_all(struct limit *self, int nid)
+{
+	unsigned long i;
+
+	make_read_only(self->area, LEN, BY_UFFD);
+	for (i = 0; i < NR_PAGES; i++)
+		self->nodes[i] = nid;
+	memset(self->status, 0xff, NR_PAGES * sizeof(*self->status));
+	syscall(__NR_move_pages, 0, NR_PAGES, self->pages, self->nodes, self->status,
+		MPOL_MF_MOVE_ALL);
+}
+
+struct watch {
+	atomic_bool stop;
+	long most;
+};
+
+static void watch_pending(void *arg)
+{
+	struct watch *watch = arg;
+	long pending;
+
+	while (!atomic_load(&watch->stop)) {
+		pending = counter("migrc_pending");
+		if (pending > watch->most)
+			watch->most = pending;
+	}
+}
+
+TEST_F_TIMEOUT(limit, cap, scene_timeout())
+{
+	struct watch *watch = shared_alloc(sizeof(*watch));
+	struct scene *scene = &self->data.scene;
+	const long cap = 64;
+	int nid = slow;
+
+	ASSERT_NE(NULL, watch);
+	ASSERT_EQ(0, set(MIGRC "max_pages", "64"));
+	worker_run(scene->helper, watch_pending, watch);
+	while (scene_goes_on(scene)) {
+		long pending;
+
+		nid = other_node(nid);
+		move_all(&self->data, nid);
+		pending = counter("migrc_pending");
+		if (pending > watch->most)
+			watch->most = pending;
+	}
+	atomic_store(&watch->stop, true);
+	worker_wait(scene->helper);
+	EXPECT_LE(watch->most, cap + BATCH)
+		TH_LOG("too many: %ld pages were kept at once", watch->most);
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", NR_PAGES / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_cap", NR_PAGES / 4));
+	shared_free(watch, sizeof(*watch));
+}
+
+TEST_F_TIMEOUT(limit, age, scene_timeout())
+{
+	atomic_bool *stop = shared_alloc(sizeof(*stop));
+	struct scene *scene = &self->data.scene;
+	double limit = 0, took, longest = 0;
+	int nid = slow;
+
+	ASSERT_NE(NULL, stop);
+	ASSERT_EQ(0, set(MIGRC "max_age_ms", "50"));
+	worker_run(scene->helper, somebody, stop);
+	/* Emulated CPUs may be late, but not by seconds. */
+	limit = 3;
+	while (scene_goes_on(scene) && longest < limit) {
+		double start;
+
+		nid = other_node(nid);
+		move_all(&self->data, nid);
+		start = now();
+		while (counter("migrc_pending") > 0 && now() - start < limit)
+			usleep(1000);
+		took = now() - start;
+		longest = took > longest ? took : longest;
+	}
+	atomic_store(stop, true);
+	worker_wait(scene->helper);
+	ksft_print_msg("the oldest was kept for %.3f s\n", longest);
+	EXPECT_LT(longest, limit)
+		TH_LOG("too long: pages are still kept after %.0f s", limit);
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", NR_PAGES / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_age", NR_PAGES / 4));
+	shared_free(stop, sizeof(*stop));
+}
+
+/* Free pages of a node below or above its low watermark, in all its zones */
+static long above_low(int nid)
+{
+	long free = 0, above = 0, value;
+	bool here = false;
+	char line[256];
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	int n;
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Node %d, zone", &n) == 1)
+			here = n == nid;
+		else if (here && sscanf(line, " pages free %ld", &value) == 1)
+			free = value;
+		else if (here && sscanf(line, " low %ld", &value) == 1)
+			above += free - value;
+	}
+	fclose(f);
+	return above;
+}
+
+/* Takes memory of the node, a little below the low watermark, and stays. */
+static void fill(int nid, atomic_bool *full)
+{
+	unsigned long mask = 1UL << nid;
+	size_t size = 1UL << 34, used = 0;
+	char *p;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	write_file("/proc/self/oom_score_adj", "1000");
+	p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED || syscall(__NR_mbind, p, size, MPOL_BIND, &mask, 65UL, 0))
+		_exit(1);
+	madvise(p, size, MADV_NOHUGEPAGE);
+	while (used < size && above_low(nid) > -64) {
+		long step = above_low(nid) / 2;
+
+		for (step = step > 16 ? step : 16; step > 0; step--, used += PAGE)
+			p[used] = 1;
+		/* kswapd has found memory: no fuller than this. */
+		if (counter("migrc_pending") == 0)
+			break;
+	}
+	atomic_store(full, true);
+	for (;;)
+		pause();
+}
+
+TEST_F_TIMEOUT(limit, pressure, scene_timeout())
+{
+	atomic_bool *flag = shared_alloc(2 * sizeof(*flag));
+	struct scene *scene = &self->data.scene;
+	double end;
+	pid_t pid;
+	int status;
+
+	ASSERT_NE(NULL, flag);
+	worker_run(scene->helper, somebody, &flag[0]);
+	move_all(&self->data, fast);
+	ASSERT_GT(counter("migrc_pending"), NR_PAGES / 2);
+	pid = fork();
+	if (!pid)
+		fill(slow, &flag[1]);
+	ASSERT_GT(pid, 0);
+	end = now() + 60;
+	while (!atomic_load(&flag[1]) && !waitpid(pid, &status, WNOHANG) && now() < end)
+		usleep(10000);
+	EXPECT_TRUE(atomic_load(&flag[1])) TH_LOG("the node could not be filled");
+	for (end = now() + 3; counter("migrc_pending") > 0 && now() < end;)
+		usleep(10000);
+	EXPECT_EQ(0, counter("migrc_pending"))
+		TH_LOG("pages are kept though the node is %ld pages below its low watermark",
+		       -above_low(slow));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_pressure", NR_PAGES / 2));
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	atomic_store(&flag[0], true);
+	worker_wait(scene->helper);
+	shared_free(flag, 2 * sizeof(*flag));
+}
+
+int main(int argc, char **argv)
+{
+	keep_settings();
+	return test_harness_run(argc, argv);
+}
