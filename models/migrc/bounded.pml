@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A bounded queue that is drained at last.
+ *
+ * Two migrators with BATCHES batches each.  All PAGES pages of a batch are unmapped and
+ * marked; those that can be moved are queued at its end, where the cap is looked at.  Age is
+ * delayed work that has been armed or not; with -DLIVE it runs at some time if it is armed
+ * (weak fairness).
+ *
+ * marked is 1 for a deferral since the last detach (later than migrc_done), 2 for one that
+ * is detached and not yet flushed.
+ *
+ * I9 never more than MAX pages are queued; with -DLIVE: what is queued is released at
+ *    last, and a mark can be taken by another mm at last
+ *
+ * Each of these switches must give a counterexample:
+ *	MUT_NO_CAP	I9	no drain at the cap
+ *	MUT_CAP_TRY	I9	no drain at the cap while another drain is under way
+ *	MUT_NO_AGE	cycle	no drain by age
+ *	MUT_ARM_UNMAP	cycle	armed at unmap only: a drain may come before the queueing
+ *	MUT_ARM_QUEUE	cycle	armed only for sources: the mark of a batch that fails stays
+ *	MUT_ARM_FIRST	cycle	whether there is anything to flush is looked at before queueing
+ *	MUT_DISARM	cycle	the work forgets what was armed while it ran
+ *	MUT_NOT_EMPTY	cycle	the work does nothing if nothing is queued
+ */
+#include "common.pml"
+
+#define BATCHES 2
+#define PAGES 2
+#define CAP 2
+#define MAX (CAP - 1 + 2 * PAGES)
+
+hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED;
+
+byte queued, held, marked;		/* held: queued, or detached by a drain (migrc_nr_all) */
+bool flush_mutex, armed;
+
+#ifdef LIVE
+#define QUEUED (held > 0)
+#define MARKED (marked != 0)
+ltl I9_live { ([] (QUEUED -> <> !QUEUED)) && ([] (MARKED -> <> !MARKED)) }
+#endif
+
+inline migrc_flush_all()
+{
+	lock(flush_mutex);
+	atomic {			/* under migrc_lock */
+		detached = queued;
+		queued = 0;
+		if
+		:: marked -> marked = 2
+		:: else
+		fi
+	};
+	/* arch_tlbbatch_flush() */
+	if
+	:: marked == 2 -> marked = 0	/* migrc_done */
+	:: else
+	fi;
+	atomic { held = held - detached; detached = 0 };	/* migrc_release() */
+	unlock(flush_mutex)
+}
+
+active [2] proctype migrate()
+{
+	byte pages, batch, detached;
+	bool any;
+
+	do
+	:: batch < BATCHES ->
+		batch++;
+		/* migrc_defer_pte() of the whole batch */
+		atomic {
+			marked = 1;
+#ifdef MUT_ARM_UNMAP
+			armed = true
+#endif
+		};
+		select(pages : 0 .. PAGES);
+#ifdef MUT_ARM_FIRST
+		any = marked || held;
+#endif
+		/* migrc_end(), migrc_queue() */
+		atomic {
+			REACHED(R_BEFORE, pages && !marked);
+			REACHED(R_FAILED, !pages);
+			queued = queued + pages;
+			held = held + pages;
+			pages = 0;
+			CHECK(I9, queued <= MAX);
+			REACHED(R_FULL, queued == MAX)
+		};
+		if
+#if defined(MUT_NO_CAP)
+		:: false
+#elif defined(MUT_CAP_TRY)
+		:: queued >= CAP && !flush_mutex -> migrc_flush_all()
+#else
+		:: queued >= CAP -> migrc_flush_all()
+#endif
+		:: else
+		fi;
+#if defined(MUT_ARM_QUEUE)
+		any = held;
+#elif !defined(MUT_ARM_FIRST)
+		any = marked || held;
+#endif
+#ifndef MUT_ARM_UNMAP
+		/* migrc_arm() */
+		if
+		:: any -> armed = true
+		:: else
+		fi;
+#endif
+		any = false
+	:: else -> break
+	od
+}
+
+#ifndef MUT_NO_AGE
+active proctype age()
+{
+	byte detached;
+
+end:
+	do
+	:: armed ->
+#ifndef MUT_DISARM
+		armed = false;
+#endif
+		atomic { REACHED(R_MARKED, marked && !queued) };
+#ifdef MUT_NOT_EMPTY
+		if
+		:: queued -> migrc_flush_all()
+		:: else
+		fi;
+#else
+		migrc_flush_all();
+#endif
+#ifdef MUT_DISARM
+		armed = false
+#endif
+	od
+}
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Those who need what is queued: offlining, contiguous allocation, and a lack of memory.
+ *
+ * A migration moves page 0 out of a block, deferred.  Somebody wants the whole block: he
+ * disables the LRU caches, drains (lru_cache_disable(), __lru_add_drain_all()), moves page 1
+ * himself, and tries again until the block is free.  An allocation that finds nothing drains
+ * before it gives up.  There is no drain by age here, which may be a minute away; a drain at
+ * the cap may be under way at any time.
+ *
+ * I9 what was queued when a drain was asked for is free when it returns, what offlining
+ *    moves is free at once, and no allocation fails because of the queue; with -DLIVE:
+ *    offlining ends
+ *
+ * Each of these switches must give a counterexample:
+ *	MUT_ISOLATE	I9	no drain in __lru_add_drain_all()
+ *	MUT_PRESSURE	I9	no drain before an allocation fails
+ *	MUT_REASON	I9	offlining defers the flushes of its own migrations
+ *	MUT_DETACHED	I9	what a drain under way has detached is not counted any more
+ *	MUT_ONCE	cycle	a migration in flight does not look again whether the LRU caches
+ *				are disabled: its source is queued when the drain is over
+ *	MUT_LOOK_FIRST	cycle	it looks again before its source is queued
+ */
+#include "common.pml"
+
+#define MAPPED 0
+#define IN_FLIGHT 1
+#define QUEUED 2
+#define DETACHED 3
+#define FREE 4
+#define HELD(p) (page[p] == QUEUED || page[p] == DETACHED)
+
+#ifdef MUT_DETACHED
+#define NONE_HELD (page[0] != QUEUED && page[1] != QUEUED)
+#else
+#define NONE_HELD (!HELD(0) && !HELD(1))	/* migrc_nr_all == 0 */
+#endif
+
+hidden byte R_WAITED, R_LATE, R_ALLOCATED, R_BEGUN, R_FAILED;
+
+byte page[2];			/* of the block: state */
+bool flush_mutex, cache_disabled, offline;
+
+#ifdef LIVE
+ltl I9_live { <> offline }
+#endif
+
+inline migrc_flush_all()
+{
+	lock(flush_mutex);
+	d_step {			/* under migrc_lock */
+		if
+		:: page[0] == QUEUED -> page[0] = DETACHED
+		:: else
+		fi;
+		if
+		:: page[1] == QUEUED -> page[1] = DETACHED
+		:: else
+		fi
+	};
+	skip;				/* arch_tlbbatch_flush() */
+	d_step {			/* migrc_release() */
+		if
+		:: page[0] == DETACHED -> page[0] = FREE
+		:: else
+		fi;
+		if
+		:: page[1] == DETACHED -> page[1] = FREE
+		:: else
+		fi
+	};
+	unlock(flush_mutex)
+}
+
+inline migrc_drain()
+{
+	if
+	:: NONE_HELD
+	:: else -> migrc_flush_all()
+	fi
+}
+
+/* Demotion of page 0 */
+active proctype migrate()
+{
+	bool again;
+
+	if
+	:: cache_disabled		/* migrc_begin(): lru_cache_disabled() */
+	:: else ->
+		if
+		:: atomic { page[0] == MAPPED -> page[0] = IN_FLIGHT };
+#ifdef MUT_LOOK_FIRST
+			again = cache_disabled;
+#endif
+			/* migrc_end(), migrc_queue() */
+			atomic { page[0] = QUEUED; REACHED(R_LATE, cache_disabled) };
+#if !defined(MUT_ONCE) && !defined(MUT_LOOK_FIRST)
+			again = cache_disabled;
+#endif
+			if
+			:: again -> migrc_flush_all()
+			:: else
+			fi
+		:: page[0] == FREE	/* somebody else has moved it */
+		fi
+	fi
+}
+
+active proctype cap()
+{
+	migrc_flush_all()
+}
+
+/* offline_pages(), alloc_contig_range() */
+active proctype isolate()
+{
+	bool queued;
+
+	cache_disabled = true;
+	/* __lru_add_drain_all() */
+	atomic { queued = HELD(0); REACHED(R_WAITED, page[0] == DETACHED) };
+#ifndef MUT_ISOLATE
+	migrc_drain();
+#endif
+	atomic {
+		CHECK(I9, !queued || page[0] == FREE);
+		REACHED(R_BEGUN, page[0] == IN_FLIGHT);
+		queued = false
+	};
+	/* do_migrate_range() */
+	do
+	:: atomic { page[0] == MAPPED -> page[0] = FREE }
+	:: atomic {
+		page[1] == MAPPED ->
+#ifdef MUT_REASON
+		page[1] = QUEUED;
+#else
+		page[1] = FREE;
+#endif
+		CHECK(I9, !HELD(1))
+	}
+	:: page[0] == FREE && page[1] == FREE -> break
+	od;
+	offline = true
+}
+
+/* __alloc_pages_slowpath(): what is FREE can be had */
+active proctype allocate()
+{
+	bool queued;
+
+	atomic { queued = HELD(0) };
+	if
+	:: page[0] == FREE || page[1] == FREE -> goto got
+	:: else
+	fi;
+#ifndef MUT_PRESSURE
+	migrc_drain();
+#endif
+	atomic {
+		if
+		:: page[0] == FREE || page[1] == FREE -> REACHED(R_ALLOCATED, queued)
+		:: else -> CHECK(I9, !queued); REACHED(R_FAILED, true)
+		fi
+	};
+got:
+	skip
+}

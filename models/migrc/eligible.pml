@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Eligibility: no deferral while a TLB may hold the page writable.
+ *
+ * One page that is written by user code on CPU 0, through whatever its TLB holds; each
+ * store is the next version.  Meanwhile the page is made read-only by mprotect(), by
+ * fork, or by reclaim that unmaps it and a fault that finds it in the swap cache again;
+ * each of them flushes later than it changes the PTE.  Migration copies frame A (1) to
+ * frame B (2).
+ *
+ * I1 no store is lost: the newest version is in the frame that is mapped, or will be
+ * I3 when the copy starts, no TLB holds the source writable
+ *
+ * Each of these switches must give a counterexample:
+ *	MUT_WRITE	I1 I3	a writable PTE is deferred
+ *	MUT_E1		I1 I3	E1: mm_tlb_flush_pending() is ignored
+ *	MUT_E1_UNLOCKED	I1 I3	E1 is looked at before the page-table lock is taken
+ *	MUT_E2		I1 I3	E2: dup_mmap() has no inc and dec_tlb_flush_pending()
+ *	MUT_E2_LATE	I1 I3	E2: inc_tlb_flush_pending() after the first PTE
+ *	MUT_E2_SHORT	I1 I3	E2: dec_tlb_flush_pending() before the flush
+ *	MUT_E3		I1 I3	E3: a folio is migrated though reclaim has isolated it
+ *	MUT_E3_SHORT	I1 I3	E3: reclaim puts it back before the flush of its batch
+ */
+#include "common.pml"
+
+#define STORES 2
+#define MIGRATION 3
+#define SWAP 4
+#define PRESENT (pte <= 2)
+
+hidden byte R_DEFERRED, R_PENDING, R_FORK, R_SWAP, R_WRITABLE, R_FAILED;
+
+byte pte = 1, folio = 1;
+bool pte_w = true, ptl, isolated;
+bool entry_w;			/* is_writable_migration_entry() */
+byte pending;			/* mm->tlb_flush_pending */
+byte tlb;
+bool tlb_w;
+byte data[3], newest;
+
+inline flush()
+{
+	d_step { tlb = 0; tlb_w = false }
+}
+
+active proctype user()
+{
+end:
+	do
+	:: atomic { tlb == 0 && PRESENT -> tlb = pte; tlb_w = pte_w }
+	:: atomic {
+		tlb_w && newest < STORES ->
+		newest++;
+		data[tlb] = newest;
+		/* in the frame that counts, and so in the copy that may be made of it */
+		CHECK(I1, tlb == folio)
+	}
+	:: tlb && !tlb_w -> flush()	/* replaced by another translation */
+	od
+}
+
+/* In the PTE, or in a migration entry; a swap entry has no permission */
+inline wrprotect()
+{
+	if
+	:: PRESENT -> pte_w = false
+	:: pte == MIGRATION -> entry_w = false
+	:: else
+	fi
+}
+
+/* change_pte_range() between tlb_gather_mmu() and tlb_finish_mmu() */
+active proctype mprotect()
+{
+	pending++;			/* inc_tlb_flush_pending() */
+	lock(ptl);
+	wrprotect();
+	unlock(ptl);
+	flush();
+	pending--			/* dec_tlb_flush_pending() */
+}
+
+/* dup_mmap(), __copy_present_ptes() */
+active proctype fork()
+{
+#if !defined(MUT_E2) && !defined(MUT_E2_LATE)
+	pending++;
+#endif
+	lock(ptl);
+	wrprotect();			/* copy_pte_range() */
+	unlock(ptl);
+	atomic { REACHED(R_FORK, tlb_w && PRESENT && !pte_w) };
+#ifdef MUT_E2_LATE
+	pending++;
+#endif
+#ifdef MUT_E2_SHORT
+	pending--;
+#endif
+	flush();			/* flush_tlb_mm(oldmm) */
+#if !defined(MUT_E2) && !defined(MUT_E2_SHORT)
+	pending--
+#else
+	skip
+#endif
+}
+
+/* shrink_folio_list() */
+active proctype reclaim()
+{
+	atomic { !isolated -> isolated = true };
+	lock(ptl);
+	if
+	:: PRESENT ->
+		pte = SWAP;		/* try_to_unmap_one() */
+		pte_w = false
+	:: else
+	fi;
+	unlock(ptl);
+#ifdef MUT_E3_SHORT
+	isolated = false;
+#endif
+	flush();			/* try_to_unmap_flush() */
+#ifndef MUT_E3_SHORT
+	isolated = false
+#else
+	skip
+#endif
+}
+
+/* do_swap_page(): read-only, as for a read fault of a page that is not exclusive */
+active proctype fault()
+{
+end:
+	pte == SWAP ->
+	lock(ptl);
+	atomic { pte = folio; REACHED(R_SWAP, tlb_w) };
+	unlock(ptl)
+}
+
+inline isolate()
+{
+#ifdef MUT_E3
+	skip
+#else
+	atomic { !isolated -> isolated = true }
+#endif
+}
+
+/* try_to_migrate_one() */
+inline unmap()
+{
+	lock(ptl);
+	if
+	:: PRESENT ->
+		atomic { w = pte_w; entry_w = pte_w; pte = MIGRATION; pte_w = false }
+	:: else -> w = true
+	fi
+}
+
+/* One that fails and puts the page back; whether the flush that it owes comes is open. */
+active proctype fail()
+{
+	bool w;
+
+	isolate();
+	unmap();
+	unlock(ptl);
+	lock(ptl);
+	if
+	:: pte == MIGRATION ->		/* migrate_folio_undo_src() */
+		atomic { pte = folio; pte_w = entry_w; REACHED(R_FAILED, tlb_w) }
+	:: else
+	fi;
+	unlock(ptl);
+	isolated = false
+}
+
+active proctype migrate()
+{
+	bool w, eligible;
+
+	isolate();
+#ifdef MUT_E1_UNLOCKED
+	eligible = !pending;
+#endif
+	unmap();
+	if
+	:: pte == MIGRATION ->
+		/* migrc_defer_pte() */
+#ifndef MUT_E1_UNLOCKED
+		eligible = !pending;
+#endif
+#ifdef MUT_E1
+		eligible = true;
+#endif
+#ifndef MUT_WRITE
+		atomic {
+			REACHED(R_WRITABLE, w && eligible);
+			eligible = eligible && !w
+		};
+#endif
+		atomic { REACHED(R_PENDING, !w && !eligible) };
+		unlock(ptl);
+		if
+		:: eligible
+		:: else -> flush()	/* try_to_unmap_flush() */
+		fi;
+		atomic {
+			CHECK(I3, !(tlb == 1 && tlb_w));
+			REACHED(R_DEFERRED, eligible && tlb == 1 && newest == STORES);
+			data[2] = data[1];
+			folio = 2
+		};
+		/* remove_migration_ptes() */
+		lock(ptl);
+		atomic { pte = 2; pte_w = entry_w };
+		unlock(ptl)
+	:: else -> unlock(ptl)
+	fi;
+	isolated = false
+}

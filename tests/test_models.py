@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The Promela models of models/migrc: they hold, they are about something, and every
+mutation of them is noticed.  Nothing is booted; it takes less than a minute of one CPU.
+
+A property that holds because nothing happens is worthless.  So each statement of a model
+must have been executed, each REACHED() situation must come up (-DREACH makes it an error,
+which must be found), and each switch must violate the invariants that the model names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab import models
+from lab.cli import main
+from lab.errors import LabError
+
+MODELS = {model.name: model for model in models.load_all()}
+README = (models.DIRECTORY / "README.md").read_text(encoding="utf-8")
+
+GOOD = """/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Two that count.
+ *
+ * Each of these switches must give a counterexample:
+ *\tMUT_TWICE\tI1\tone of them counts once more
+ */
+#include "common.pml"
+hidden byte R_TWO;
+byte n;
+active [2] proctype count()
+{
+	n++;
+#ifdef MUT_TWICE
+	n++;
+#endif
+	atomic { CHECK(I1, n <= 2); REACHED(R_TWO, n == 2) }
+}
+"""
+
+
+def make(directory: Path, text: str = GOOD) -> models.Model:
+    """A small model in a directory of its own."""
+    shared = models.DIRECTORY / models.SHARED
+    (directory / models.SHARED).write_text(shared.read_text(encoding="utf-8"), encoding="utf-8")
+    path = directory / "small.pml"
+    path.write_text(text, encoding="utf-8")
+    return models.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "define"),
+    [(model.name, define) for model in MODELS.values() for define in model.defines()],
+)
+def test_model(name: str, define: str) -> None:
+    outcome = models.verify(MODELS[name], define)
+    assert outcome.failures() == []
+
+
+def test_every_invariant_is_checked_and_can_be_violated() -> None:
+    checked = {name for model in MODELS.values() for name in model.checked}
+    assert checked == set(models.INVARIANTS)
+    for model in MODELS.values():
+        expected = {name for switch in model.switches for name in switch.expected}
+        assert expected >= set(model.checked), model.name
+        assert model.goals, model.name
+
+
+def test_readme_names_every_model_and_mutation() -> None:
+    for model in MODELS.values():
+        assert f"`{model.path.name}`" in README
+        for switch in model.switches:
+            assert re.search(rf"\| {model.name} \|[^\n]*`{switch.name}`", README), switch.name
+    named = set(re.findall(r"`(MUT_\w+)`", README))
+    assert named == {switch.name for model in MODELS.values() for switch in model.switches}
+
+
+def test_a_good_model_is_good(tmp_path: Path) -> None:
+    model = make(tmp_path)
+    assert (model.title, model.checked, model.goals) == ("Two that count", ("I1",), ("R_TWO",))
+    for define in model.defines():
+        assert models.verify(model, define).failures() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "define", "words"),
+    [
+        (("\tn++;\n#endif", "\tskip;\n#endif"), "MUT_TWICE", "I1 was not found"),
+        (("n <= 2", "n <= 1"), "", "I1 was found"),
+        (("n == 2)", "n == 3)"), "REACH", "R_TWO was not found"),
+        (("active [2]", "active [1]"), "REACH", "R_TWO was not found"),
+        (("\tn++;\n#ifdef", "\tn++;\n\tdo\n\t:: n == 9 -> n++\n\t:: else -> break\n\tod;\n#ifdef"),
+         "", "never reached: small.pml:15: n = (n+1)"),
+        (("\tn++;\n#ifdef", "\tn++;\n\tn == 9;\n#ifdef"), "", "deadlock was found"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_noticed(
+    tmp_path: Path, change: tuple[str, str], define: str, words: str
+) -> None:
+    assert change[0] in GOOD
+    failures = models.verify(make(tmp_path, GOOD.replace(*change)), define).failures()
+    assert any(words in failure for failure in failures), failures
+
+
+def test_a_search_that_is_not_complete_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "DEPTH", 3)
+    assert "small: the search was not complete" in models.verify(make(tmp_path)).failures()
+
+
+def test_cycles_and_deadlocks_are_told_apart(tmp_path: Path) -> None:
+    live = GOOD.replace("MUT_TWICE\tI1", "MUT_TWICE\tcycle").replace(
+        "byte n;", "byte n;\n#ifdef LIVE\nltl ends { <> [] (n == 2) }\n#endif"
+    )
+    live = live.replace("#ifdef MUT_TWICE\n\tn++;", "#ifdef MUT_TWICE\n\tdo :: n = 1 od;")
+    model = make(tmp_path, live)
+    assert model.live
+    assert models.verify(model, "LIVE").failures() == []
+    assert models.verify(model, "MUT_TWICE").found == (models.CYCLE,)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("#ifdef MUT_TWICE", "#ifdef MUT_OTHER"), "differ: MUT_OTHER, MUT_TWICE"),
+        (("\tI1\t", "\tI11\t"), "MUT_TWICE is to find I11"),
+    ],
+)
+def test_a_table_that_is_wrong_is_refused(
+    tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    with pytest.raises(LabError, match=words):
+        make(tmp_path, GOOD.replace(*change))
+
+
+def test_a_model_with_an_error_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="syntax error"):
+        models.verify(make(tmp_path, GOOD.replace("n++;", "n+;")))
+
+
+def test_a_counterexample_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--trail", "unmap:MUT_UNCOUNTED"]) == 0
+    steps = capsys.readouterr().out
+    assert "text of failed assertion: assert(I" in steps
+    assert "trail ends after" in steps
+    assert main(["models", "--trail", "unmap:MUT_NOTHING"]) == 1
+    assert "MUT_UNCOUNTED" in capsys.readouterr().err
