@@ -6,10 +6,10 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak refault readcost bench sweep curves shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak models refault readcost migrc migrc-curve bench sweep curves shell tree refresh series check clean-runs
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 setup:  ## install what the lab needs (packages, virtual environment)
 	@./bootstrap.sh
@@ -23,9 +23,13 @@ kernels:  ## build base, tiershift and debug; print NAME=PATH of the bootable im
 test:  ## everything that CI runs
 	@$(TEST) -n 2 --dist loadgroup tests
 
-soak:  ## long torture runs; writes docs/results/soak.*
+soak:  ## long torture runs; writes docs/results/soak.* and migrc-faults.*
 	@$(TEST) -m long tests
 	@$(LAB) soak --seconds $(or $(SECONDS),120)
+	@$(LAB) migrc-faults
+
+models:  ## Promela models and their mutations (Spin); writes docs/results/models.*
+	@$(LAB) models
 
 refault:  ## refaults and swap-ins, kmmscand on and off; writes docs/results/refault.*
 	@$(LAB) refault $(if $(LRU),--lru $(LRU))
@@ -37,6 +41,11 @@ curves:  ## what the scanner costs, by size and processes; writes docs/results/s
 	@$(LAB) curves
 readcost:  ## what read(2) costs, kmmscand on and off; writes docs/results/readcost.*
 	@$(LAB) readcost
+
+migrc:  ## flushes with MIGRC and without, growth, cost (PARTS="migrc ..."); writes docs/results/migrc*
+	@$(LAB) migrc $(PARTS)
+migrc-curve:  ## flushes saved against memory held and age; writes docs/results/migrc-curve.*
+	@$(LAB) migrc-curve
 
 sweep:  ## rivals with other tunables (SCENARIOS="zipf-4k ..."); writes docs/results/sweep-*
 	@$(LAB) sweep $(or $(SCENARIOS),zipf-4k hotcold-4k)

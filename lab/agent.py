@@ -21,8 +21,11 @@ START and STOP markers itself (lab/workloads/common.h); for a program that
 does not know them the agent stops it (SIGSTOP) while it places, and emits
 the markers through labmark.
 
-Standard library and lab/damon.py only, and few wake-ups: Python is slow under
-emulation.
+With "steps" in the job, settings are changed while the workload runs (lab/steps.py),
+and the workload is told to end (SIGTERM) after the last.
+
+Standard library, lab/damon.py and lab/steps.py only, and few wake-ups: Python is slow
+under emulation.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import damon
+from lab.steps import Steps
 
 SCHEMA = 1
 MIGRATE_PAGES = {"x86_64": 256, "aarch64": 238}
@@ -50,7 +54,7 @@ MIGRATE_PAGES = {"x86_64": 256, "aarch64": 238}
 COUNTERS = re.compile(
     r"pgpromote_|pgdemote_|numa_|pgmigrate_|nr_tlb_|thp_split|thp_migration_|thp_fault_alloc"
     r"|tier_|kmmscand_|promote_|pswp|allocstall|nr_anon_transparent_hugepages|pgscan_|pgsteal_"
-    r"|pgfault|pgmajfault|workingset_|kpromoted_"
+    r"|pgfault|pgmajfault|workingset_|kpromoted_|migrc_"
 )
 # Kernel threads whose run time is kept.
 THREADS = re.compile(r"(kmmscand|kpromoted|kdamond|kswapd|kcompactd|khugepaged)[.\d]*$")
@@ -452,6 +456,7 @@ def measure(
     if job["damon"]:
         prepare_damon(job["damon"])
     watch = start_watch(job, placed) if job["watch"] else None
+    steps = Steps(job.get("steps", []), counters, write_setting)
     time.sleep(0.5)  # let per-CPU work of the placement drain
     recorder.start()
     for path, value in job["enter"]:
@@ -468,12 +473,16 @@ def measure(
     limit = recorder.began + job["timeout_s"]
     until = recorder.began + spec["duration_s"] if spec["duration_s"] else limit
     while not over:
-        new = workload.read(recorder.sample_s)
+        new = workload.read(steps.poll_s if steps.busy else recorder.sample_s)
         for line in new or []:
             recorder.line(line)
             over = over or (spec["handshake"] and line == "DONE")
         recorder.sample()
         now = time.monotonic()
+        if steps.busy and not over:
+            steps.tick(now)
+            if not steps.busy:
+                workload.signal_group(signal.SIGTERM)
         if new is None:
             if spec["handshake"] and not over:
                 raise workload.fail("ended before it was done")
@@ -487,6 +496,10 @@ def measure(
         subprocess.run([job["labmark"], "stop"], check=True)
     recorder.stop()
     say("stop")
+    if steps.busy:
+        raise workload.fail("was done before all settings had been tried")
+    if steps.given:
+        found["steps"] = steps.results
     if watch:
         found["watch"] = stop_watch(watch)
     if job["damon"]:

@@ -25,7 +25,8 @@ from lab import cache, kconfig, run, source, tree
 from lab.errors import LabError
 
 RECIPE = "1"  # change it when a build would come out otherwise from the same input
-GUESS = {"base": 420, "tiershift": 420, "debug": 700}  # seconds on 2 cores, until measured
+# Seconds on 2 cores, until measured
+GUESS = {"base": 420, "tiershift": 420, "torture": 420, "debug": 700}
 WHOLE = 1200  # output lines; fewer mean the rest of a build, or an edit
 ARTIFACTS = {"arch/x86/boot/bzImage": "bzImage", "System.map": "System.map", ".config": "config"}
 

@@ -17,6 +17,10 @@ from lab import (
     curves,
     guest,
     kconfig,
+    migrc,
+    migrc_curve,
+    migrcfaults,
+    models,
     readcost,
     refault,
     report,
@@ -143,9 +147,39 @@ def run_refault(args: argparse.Namespace) -> int:
     return 0 if refault.refault(args.seeds, args.lru, args.broken, RESULTS) else 1
 
 
+def run_migrc_faults(args: argparse.Namespace) -> int:
+    """make soak: does each test of MIGRC find what it is for?"""
+    whole = args.seeds >= migrcfaults.SEEDS and not args.switch
+    if not whole:
+        print("fewer seeds or switches: docs/results is left as it is")
+    return 0 if migrcfaults.run(args.seeds, RESULTS if whole else None, args.switch) else 1
+
+
 def run_readcost(_args: argparse.Namespace) -> int:
     """make readcost: what looking at page cache costs those who read it."""
     return 0 if readcost.readcost(RESULTS) else 1
+
+
+def run_migrc(args: argparse.Namespace) -> int:
+    """make migrc: flushes with MIGRC and without, how that grows, and what it costs."""
+    return 0 if migrc.migrc(args.parts, args.group, args.contender, RESULTS) else 1
+
+
+def run_migrc_curve(args: argparse.Namespace) -> int:
+    """make migrc-curve: flushes saved against memory held and age."""
+    return 0 if migrc_curve.curve(args.sizes, args.max_pages, args.max_age_ms, RESULTS) else 1
+
+
+def run_models(args: argparse.Namespace) -> int:
+    """make models: verify the Promela models and see their mutations fail."""
+    if args.trail:
+        name, _, switch = args.trail.partition(":")
+        for model in models.load_all():
+            if model.name == name:
+                print(models.trail(model, switch))
+                return 0
+        raise LabError(f"there is no model {name!r}")
+    return 0 if models.verify_all(args.models, RESULTS) else 1
 
 
 def shell(args: argparse.Namespace) -> int:
@@ -251,7 +285,32 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--broken", action="store_true", help="debug kernel: kmmscand steals, and must be caught"
     )
+    command = add("migrc-faults", run_migrc_faults, "MIGRC with each safety step left out")
+    command.add_argument("--seeds", type=int, default=migrcfaults.SEEDS)
+    command.add_argument("switch", nargs="*", help="default: all")
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
+    command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
+    command.add_argument("parts", nargs="*", metavar="PART", help=", ".join(migrc.PARTS))
+    for option, text in (("--group", "of runs"), ("--contender", "in each group")):
+        command.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="NAME",
+            help=f"only this one {text}: docs/results stays",
+        )
+    command = add("migrc-curve", run_migrc_curve, "flushes saved against memory held and age")
+    for option, numbers, text in (
+        ("--sizes", migrc_curve.SIZES, "of the fast node, in MiB"),
+        ("--max-pages", migrc_curve.MAX_PAGES, "pages held"),
+        ("--max-age-ms", migrc_curve.MAX_AGES_MS, "age of what is held"),
+    ):
+        command.add_argument(option, type=_numbers, default=numbers, metavar="N,N", help=text)
+    command = add("models", run_models, "verify the Promela models, into docs/results")
+    command.add_argument("models", nargs="*", metavar="MODEL", help="default: all")
+    command.add_argument(
+        "--trail", metavar="MODEL:SWITCH", help="print the counterexample of a mutation"
+    )
     command = add("shell", shell, "an interactive guest")
     command.add_argument("--kernel", default="tiershift")
     command.add_argument("--topology", default="two-tier")

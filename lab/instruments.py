@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The measuring instruments: two TCG plugins, and what they wrote.
+"""The measuring instruments: three TCG plugins, and what they wrote.
 
 ``access`` counts the loads and stores of user code by physical node and vCPU
 over time; ``insn`` counts instructions and locked operations per kernel symbol
-and vCPU.  What each counts, and what is not exact about it, is in the header
-comments of lab/plugin/access.c and insn.c.  Guest programs switch them on and
+and vCPU; ``tlb`` counts instructions that flush the TLB, and what a model TLB would
+have to look up.  What each counts, and what is not exact about it, is in the header
+comments of lab/plugin/access.c, insn.c and tlb.c.  Guest programs switch them on and
 off with the markers of lab/workloads/lab_marker.h, scripts with ``labmark``.
 
 Reading a result that the plugin itself calls invalid is an error.
@@ -12,6 +13,7 @@ Reading a result that the plugin itself calls invalid is an error.
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,6 +97,9 @@ KINDS = {
     "ipi": ("sysvec_call_function", "sysvec_call_function_single"),
 }
 COPY_SYMBOL = "rep_movs_alternative"
+TLB_ENTRIES = 1024  # of the model: what a core of the last years has for small pages, about
+# Flushes because another address space is switched to; with PCIDs they would be none.
+SWITCH_SYMBOLS = frozenset({"load_new_mm_cr3", "switch_mm_irqs_off"})
 MAX_UNMATCHED = 0.001  # of the returns, else what is known of the calls is worth nothing
 
 
@@ -116,7 +121,7 @@ class Machine(Protocol):
 
 
 def build_plugins(cache_dir: Path) -> dict[str, Path]:
-    """Every plugin of lab/plugin, by name ("access", "insn")."""
+    """Every plugin of lab/plugin, by name ("access", "insn", "tlb")."""
     headers = [*PLUGINS.glob("*.h"), programs.WORKLOADS / "lab_marker.h"]
     return {
         source.stem: programs.compile_c(
@@ -192,6 +197,13 @@ def insn_plugin(
     more = [f"kind={':'.join((name, *functions))}" for name, functions in kinds.items()]
     more.append(f"apart={':'.join(sorted(apart))}")
     return _plugin(plugins["insn"], *more, symbols=system_map, out=out)
+
+
+def tlb_plugin(out: Path, *, plugins: dict[str, Path], entries: int = TLB_ENTRIES) -> str:
+    """The -plugin argument for tlb.so; without ``entries`` only flushes are counted."""
+    if entries < 0 or entries & (entries - 1) or 0 < entries < 8:
+        raise LabError(f"the model TLB has {entries} entries", "use 0, or a power of two from 8 on")
+    return _plugin(plugins["tlb"], out=out, entries=entries)
 
 
 def _require(valid: bool, why: str, path: Path) -> None:
@@ -395,4 +407,83 @@ def read_insn(path: Path, check: bool = True) -> InsnResult:
         },
         apart=tuple(data["apart"]),
         unmatched=unmatched,
+    )
+
+
+# tlb.so
+
+
+@dataclass(frozen=True)
+class FlushCount:
+    """How often the instructions of one kernel symbol flushed the TLB, per vCPU.
+
+    ``what`` is "cr3", "cr4" or "invpcid", which flush all, or "invlpg", a page.
+    """
+
+    symbol: str
+    what: str
+    count: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TlbResult:
+    """The last START...STOP region: per vCPU, and flushes by place.
+
+    ``fills`` are what the model TLB of ``entries`` translations did not hold, of the
+    ``accesses`` of user code.
+    """
+
+    entries: int
+    accesses: tuple[int, ...]
+    fills: tuple[int, ...]
+    flushes: tuple[FlushCount, ...]
+
+    def flushed(self, cpus: Iterable[int], *, switches: bool) -> int:
+        """Flushes of everything by some vCPUs, because of a switch or for other reasons."""
+        return sum(
+            flush.count[cpu]
+            for cpu in cpus
+            for flush in self.flushes
+            if flush.what != "invlpg" and (flush.symbol in SWITCH_SYMBOLS) == switches
+        )
+
+    def flushed_pages(self, cpus: Iterable[int]) -> int:
+        """Flushes of single pages by some vCPUs."""
+        return sum(
+            flush.count[cpu] for cpu in cpus for flush in self.flushes if flush.what == "invlpg"
+        )
+
+
+def text_symbols(system_map: Path) -> tuple[list[int], list[str]]:
+    """Addresses, sorted, and names of a kernel's functions."""
+    rows = [line.split() for line in system_map.read_text(encoding="ascii").splitlines()]
+    found = sorted(
+        (int(address, 16), name)
+        for address, kind, name in rows
+        if kind in "tTwW" and not name.startswith("__pfx_")
+    )
+    return [address for address, _ in found], [name for _, name in found]
+
+
+def read_tlb(path: Path, system_map: Path, check: bool = True) -> TlbResult:
+    """The result of tlb.so."""
+    if not path.exists():
+        raise LabError(f"tlb.so wrote no {path}", "did QEMU load the plugin? see console.log")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if check:
+        _require(data["valid"], data["why"], path)
+    addresses, names = text_symbols(system_map)
+    return TlbResult(
+        entries=data["entries"],
+        accesses=tuple(data["accesses"]),
+        fills=tuple(data["fills"]),
+        flushes=tuple(
+            FlushCount(
+                # Code before all functions is of the boot.
+                symbol=names[max(0, bisect.bisect_right(addresses, flush["pc"]) - 1)],
+                what=flush["what"],
+                count=tuple(flush["count"]),
+            )
+            for flush in data["flushes"]
+        ),
     )

@@ -18,6 +18,7 @@ CONFIGS = cache.PROJECT / "linux" / "configs"
 FLAVOURS = {
     "base": ("common", "bench"),
     "tiershift": ("common", "bench", "tiershift"),
+    "torture": ("common", "bench", "tiershift", "torture"),
     "debug": ("common", "debug", "tiershift", "tiershift-debug"),
 }
 

@@ -34,10 +34,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import damon, instruments, topology
+from lab import damon, flushes, instruments, topology
 
-PROMOTED = ("pgpromote_success",)
-DEMOTED = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged")
 SPIN_SYMBOLS = (
     "queued_spin_lock_slowpath",
     "queued_read_lock_slowpath",
@@ -46,6 +44,8 @@ SPIN_SYMBOLS = (
     "mutex_spin_on_owner",
     "rwsem_spin_on_owner",
 )
+# Waits for other CPUs to acknowledge an interrupt; sending them is inside of it as well.
+IPI_SYMBOL = "smp_call_function_many_cond"
 SMOOTH_S = 0.5  # the hit ratio at a time is that of the seconds before it
 SHARE_OF_FINAL = 0.9
 MOVED = 0.05  # a ratio that rose by less has no convergence time
@@ -89,6 +89,12 @@ ROWS = (
     Row("shootdowns_sent", "TLB shootdowns sent", "count"),
     Row("shootdowns_received", "TLB shootdowns received, all CPUs", "count"),
     Row("shootdowns_app", "TLB shootdown interrupts on app CPUs", "count"),
+    Row("migrated", "pages migrated, up, down and sideways", "count"),
+    Row("deferred_share", "  of these, without a flush of their own", "ratio"),
+    Row("flushes_per_1000", "TLB shootdowns sent, per 1,000 pages migrated", "per_op"),
+    Row("received_per_1000", "  received", "per_op"),
+    Row("tlb_flushes", "whole TLB flushed but for switches, app CPUs", "count"),
+    Row("tlb_fills", "fills of the model TLB, app CPUs", "count"),
     Row("app_kernel", "kernel instructions, app CPUs", "count"),
     Row("app_kernel_per_op", "  per operation", "per_op"),
     Row("app_per_page", "  more than without tiering, per promoted page", "per_page"),
@@ -141,8 +147,13 @@ def socket_point(
     return (*access_point(sample, cpus, machine.fast), local, waited)
 
 
-def instruments_of(measure: Any, machine: topology.Topology, out: Path) -> dict[str, Any]:
-    """What the plugins measured, reduced to what the comparison needs."""
+def instruments_of(
+    measure: Any, machine: topology.Topology, out: Path, system_map: Path | None = None
+) -> dict[str, Any]:
+    """What the plugins measured, reduced to what the comparison needs.
+
+    ``system_map`` is that of the kernel, to name what flushes the TLB.
+    """
     found: dict[str, Any] = {}
     if "access" in measure.instruments:
         cpus, fast = measure.app_cpus, machine.fast
@@ -157,16 +168,37 @@ def instruments_of(measure: Any, machine: topology.Topology, out: Path) -> dict[
         result = instruments.read_insn(out / "insn.json")
         table = result.total
         waits = [table.symbols[name].insn for name in SPIN_SYMBOLS if name in table.symbols]
+        ipi = table.symbols.get(IPI_SYMBOL)
         vcpus = []
         for cpu, counts in enumerate(table.vcpus):
             spin = sum(row[cpu] for row in waits)
             work = counts.kernel_busy - spin
-            vcpus.append({**asdict(counts), "kernel_spin": spin, "kernel_work": work})
+            waited = ipi.insn[cpu] if ipi else 0
+            vcpus.append(
+                {
+                    **asdict(counts),
+                    "kernel_spin": spin,
+                    "kernel_work": work,  # what follows is part of it
+                    "kernel_ipi_wait": waited,
+                }
+            )
         found["insn"] = {
             "vcpus": vcpus,
             "kinds": {name: asdict(count) for name, count in result.kinds.items()},
             "unmatched": result.unmatched,
             "top_symbols": top_symbols(table, measure.app_cpus),
+        }
+    if "tlb" in measure.instruments:
+        assert system_map
+        tlb = instruments.read_tlb(out / "tlb.json", system_map)
+        cpus = measure.app_cpus
+        found["tlb"] = {
+            "entries": tlb.entries,
+            "accesses": sum(tlb.accesses[cpu] for cpu in cpus),
+            "fills": sum(tlb.fills[cpu] for cpu in cpus),
+            "flushes": tlb.flushed(cpus, switches=False),
+            "switches": tlb.flushed(cpus, switches=True),
+            "pages": tlb.flushed_pages(cpus),
         }
     return found
 
@@ -246,10 +278,6 @@ def ops_at(progress: list[dict[str, float]], t: float) -> float | None:
 # --- one contender ----------------------------------------------------------------
 
 
-def _sum(delta: dict[str, int], names: tuple[str, ...]) -> int:
-    return sum(delta.get(name, 0) for name in names)
-
-
 def _by_damon(run: dict[str, Any], action: str) -> int:
     """Pages moved by a DAMOS action, which no counter of /proc/vmstat tells apart."""
     stats = (run["agent"].get("damon") or {}).get(action, {})
@@ -261,8 +289,8 @@ def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, 
     measured, work = run["agent"]["measured"], run["agent"]["workload"]
     delta, cpus = measured["delta"], setup["measure"]["app_cpus"]
     figures: dict[str, Any] = {
-        "promoted": _sum(delta, PROMOTED) + _by_damon(run, damon.HOT),
-        "demoted": _sum(delta, DEMOTED) + _by_damon(run, damon.COLD),
+        "promoted": flushes.total(delta, flushes.PROMOTED) + _by_damon(run, damon.HOT),
+        "demoted": flushes.total(delta, flushes.DEMOTED) + _by_damon(run, damon.COLD),
         "hint_faults": delta.get("numa_hint_faults", 0),
         "shootdowns_sent": delta.get("nr_tlb_remote_flush"),
         "shootdowns_received": delta.get("nr_tlb_remote_flush_received"),
@@ -272,6 +300,14 @@ def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, 
         "seconds": work.get("seconds", measured["seconds"]),
         "hot_on_fast": work.get("hot_on_fast"),
     }
+    if any(flushes.SWITCH in contender["settings"] for contender in setup.get("contender", ())):
+        counted = flushes.of(delta)
+        for key in ("migrated", "deferred_share", "flushes_per_1000", "received_per_1000"):
+            figures[key] = counted[key]
+    if "tlb" in run:
+        figures["tlb_flushes"], figures["tlb_fills"] = (
+            run["tlb"][key] for key in ("flushes", "fills")
+        )
     if "watch" in run["agent"]:
         watched = run["agent"]["watch"]
         figures["moved_up"] = watched["promotions"]

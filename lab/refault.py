@@ -30,6 +30,7 @@ import shutil
 import statistics
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,9 @@ class Difference:
         return math.sqrt(statistics.fmean(d * d for d in self.each))
 
 
-def difference(rows: list[Row], key: str, run: str, base: tuple[str, ...]) -> Difference:
+def difference(
+    rows: Sequence[Mapping[str, Mapping[str, float]]], key: str, run: str, base: tuple[str, ...]
+) -> Difference:
     """Of ``run`` from the mean of ``base``."""
     values = [(row[run][key], statistics.fmean(row[name][key] for name in base)) for row in rows]
     each = [value / of - 1 for value, of in values]

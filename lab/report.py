@@ -8,6 +8,7 @@ that does not exist is shown as "-", never as zero.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from html import escape
 from pathlib import Path
@@ -436,6 +437,56 @@ def chart(
             f'<rect x="{at}" y="{height - 24}" width="14" height="4" fill="{colour}"/>'
             f'<text x="{at + 20}" y="{height - 18}">{escape(name)}</text>'
         )
+    return "\n".join([*out, "</svg>", ""])
+
+
+def stack(plots: list[str], width: int = 760, height: int = 340) -> str:
+    """Plots of chart(), one below the other."""
+    out = _svg_head(width, height * len(plots))
+    for number, plot in enumerate(plots):
+        place = f'<svg y="{number * height}" width="{width}" height="{height}" '
+        out.append(plot.partition("\n")[2].replace("<svg ", place, 1).rstrip())
+    return "\n".join([*out, "</svg>", ""])
+
+
+def round_step(highest: float, most: int = 8) -> float:
+    """A step of 1, 2 or 5 times a power of ten, of which ``most`` at most reach the highest."""
+    power = 10.0 ** math.floor(math.log10(highest / most)) if highest > 0 else 1.0
+    return next(power * n for n in (1, 2, 5, 10) if highest <= most * power * n)
+
+
+def bars(title: str, names: list[str], groups: list[tuple[str, list[float]]]) -> str:
+    """An SVG plot of horizontal bars: in each group one of each name, all to one scale each.
+
+    What a name means has its own scale, as it can be of another size than the others.
+    """
+    width, left, right, top, step, gap = 760, 200, 90, 62, 16, 8
+    tops = [max((values[n] for _, values in groups), default=0.0) for n in range(len(names))]
+    height = top + len(groups) * (step * len(names) + gap) + 12
+    out = [
+        *_svg_head(width, height),
+        f'<text x="12" y="20" font-size="14">{escape(title)}</text>',
+    ]
+    for number, name in enumerate(names):
+        at = 12 + number * 240
+        out.append(
+            f'<rect x="{at}" y="34" width="10" height="10" fill="{COLOURS[number + 1]}"/>'
+            f'<text x="{at + 14}" y="43">{escape(name)}</text>'
+        )
+    for row, (label, values) in enumerate(groups):
+        y = top + row * (step * len(names) + gap)
+        middle = y + step * len(names) / 2 + 4
+        out.append(
+            f'<text x="{left - 6}" y="{middle:.1f}" text-anchor="end">{escape(label)}</text>'
+        )
+        for number, value in enumerate(values):
+            length = (width - left - right) * value / tops[number] if tops[number] else 0.0
+            at = y + number * step
+            out.append(
+                f'<rect x="{left}" y="{at}" width="{length:.1f}" height="{step - 3}" '
+                f'fill="{COLOURS[number + 1]}"/>'
+                f'<text x="{left + length + 5:.1f}" y="{at + 11}">{value:,.2f}</text>'
+            )
     return "\n".join([*out, "</svg>", ""])
 
 

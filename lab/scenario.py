@@ -33,9 +33,9 @@ from lab.errors import LabError
 SCHEMA = 1
 DIRECTORY = Path(__file__).parent / "scenarios"
 SWEEP = Path(__file__).parent / "sweep.toml"
-# What runs in the guest: the agent, and the part of this package that it imports.
-AGENT = ("__init__.py", "agent.py", "damon.py")
-INSTRUMENTS = ("access", "insn")
+# What runs in the guest: the agent, and the parts of this package that it imports.
+AGENT = ("__init__.py", "agent.py", "damon.py", "steps.py")
+INSTRUMENTS = ("access", "insn", "tlb")
 
 
 class Kernel(Protocol):
@@ -178,7 +178,7 @@ class Scenario:
     load: Process | None = None
     placement: Placement | None = None
     check: Check = field(default_factory=Check)
-    bench: bool = True  # false: needs a program that only its user has
+    bench: bool = True  # false: by name only, or by a command of its own
 
 
 @dataclass(frozen=True)
@@ -606,6 +606,8 @@ def _plugins(scenario: Scenario, kernel: Kernel, out: Path, cache: Path) -> list
                 apart=instruments.IDLE_SYMBOLS.union(metrics.SPIN_SYMBOLS),
             )
         )
+    if "tlb" in measure.instruments:
+        args.append(instruments.tlb_plugin(out / "tlb.json", plugins=built))
     return args
 
 
@@ -630,13 +632,18 @@ def run_contender(
     cache: Path,
     external: dict[str, Path],
     live: Live,
+    prepare: str = "",
+    steps: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Boot, run the job, and gather what agent and instruments wrote."""
+    """Boot, run the job, and gather what agent and instruments wrote.
+
+    ``prepare`` is for a shell, before the agent; ``steps`` see lab/steps.py.
+    """
     if out.exists():
         shutil.rmtree(out)
     out.mkdir(parents=True)
     built = programs.build_programs(cache / "programs")
-    job = make_job(scenario, contender, out, built, external)
+    job = {**make_job(scenario, contender, out, built, external), "steps": [*steps]}
     (out / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
     agent = copy_agent(out)
     live.access = out / "access.jsonl"
@@ -645,7 +652,7 @@ def run_contender(
     result = guest.run(
         kernel.image,
         machine,
-        [*agent, str(out / "job.json")],
+        prepare + shlex.join([*agent, str(out / "job.json")]),
         out_dir=out,
         timeout_s=3 * scenario.measure.timeout_s // 2 + 120,  # load, run, and the rest
         plugins=_plugins(scenario, kernel, out, cache),
@@ -666,7 +673,7 @@ def run_contender(
         "kernel": kernel.describe(),
         "seconds_total": round(result.seconds, 1),
         "agent": data,
-        **metrics.instruments_of(scenario.measure, machine, out),
+        **metrics.instruments_of(scenario.measure, machine, out, kernel.system_map),
     }
 
 

@@ -98,6 +98,7 @@ def run_programs(
     topology: Topology,
     out_dir: Path,
     prepare: str = PREPARE,
+    append: str = "",
 ) -> dict[str, list[ktap.Case]]:
     """Run programs one after the other in one guest; their cases by program.
 
@@ -115,7 +116,14 @@ def run_programs(
             f"./{program.name} {program.args} > {log}.log 2>&1 < /dev/null; echo $? > {log}.code"
         )
     budget = 120 + sum(program.timeout_s for program in wanted)
-    guest.run(kernel.image, topology, "\n".join(lines), out_dir=out_dir, timeout_s=budget)
+    guest.run(
+        kernel.image,
+        topology,
+        "\n".join(lines),
+        out_dir=out_dir,
+        timeout_s=budget,
+        append=append,
+    )
     cases: dict[str, list[ktap.Case]] = {}
     for program in wanted:
         code = out_dir / f"{program.key}.code"

@@ -41,6 +41,12 @@ def tiershift_kernel() -> KernelImage:
 
 
 @pytest.fixture(scope="session")
+def torture_kernel() -> KernelImage:
+    """The one for measuring, with the switches that break MIGRC's rules."""
+    return build.kernel("torture")
+
+
+@pytest.fixture(scope="session")
 def debug_kernel() -> KernelImage:
     """The kernel with all rooms and every check switched on."""
     return build.kernel("debug")

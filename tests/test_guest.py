@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import platform
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,22 @@ def test_topology(name: str, tiers: list[str], base_kernel: KernelImage, out_dir
     lines = (out_dir / "output.log").read_text().split()
     assert sorted(lines[:-1]) == tiers
     assert lines[-1] == str(machine.vcpus)
+
+
+def test_short_slices_are_inherited_and_end() -> None:
+    """Where the host cannot, nothing changes."""
+
+    def slice_ns() -> int | None:
+        text = subprocess.check_output(["cat", "/proc/self/sched"], text=True)
+        found = re.search(r"^se\.slice\s*:\s*(\d+)", text, re.M)
+        return int(found[1]) if found else None
+
+    before = slice_ns()
+    with guest.short_slices():
+        inside = slice_ns()
+    assert slice_ns() == before
+    release = tuple(int(n) for n in platform.release().split(".")[:2])
+    assert inside == (guest.SLICE_NS if before and release >= (6, 12) else before)
 
 
 def test_exit_code_comes_back(base_kernel: KernelImage, two_tier: Topology, out_dir: Path) -> None:

@@ -308,6 +308,48 @@ def test_insn_known_answers(
         assert sum(samples[-1].nodes[0]) == 0
 
 
+def test_tlb_known_answers(
+    base_kernel: KernelImage,
+    two_tier: Topology,
+    plugins: dict[str, Path],
+    program: dict[str, Path],
+    out_dir: Path,
+) -> None:
+    """Pages that fit the model are filled once, more always; each mprotect() flushes."""
+    out_dir.mkdir()
+    entries = 256
+    # Pages side by side use all sets alike: five of four ways is too many everywhere.
+    runs = [
+        ("ka_touch", f"{FAST} 128 4096 1000", 128_000, 128),
+        ("ka_touch", f"{FAST} 320 4096 200", 64_000, 64_000),
+        ("ka_insn", "flush 2000", 2000 * 64, 2000 * 64),
+        ("ka_insn", "empty 1", 0, 0),
+    ]
+    out = out_dir / "tlb.json"
+    script = [
+        f"{program[name]} {args}\ncp {out} {out_dir}/{number}"
+        for number, (name, args, _, _) in enumerate(runs)
+    ]
+    plugin = instruments.tlb_plugin(out, plugins=plugins, entries=entries)
+    boot(base_kernel, two_tier, "\n".join(script), out_dir, plugin)
+    found = [
+        instruments.read_tlb(out_dir / str(number), base_kernel.system_map)
+        for number in range(len(runs))
+    ]
+    for tlb, (name, _, accesses, fills) in zip(found, runs, strict=True):
+        switches = tlb.flushed([0], switches=True)
+        assert tlb.entries == entries
+        if name == "ka_touch":
+            assert about(tlb.accesses[0], accesses)
+        # A switch to another process in between empties the model.
+        assert fills <= tlb.fills[0] <= fills + entries * switches + STRAY
+        assert tlb.fills[0] <= tlb.accesses[0]
+    flushing = found[2]
+    assert 2000 <= flushing.flushed([0], switches=False) <= 2050
+    assert {flush.what for flush in flushing.flushes} <= {"cr3", "cr4", "invlpg", "invpcid"}
+    assert found[3].flushed([0], switches=False) < 10
+
+
 def test_insn_repeats(
     base_kernel: KernelImage,
     two_tier: Topology,
@@ -403,6 +445,9 @@ def test_uncalibrated_is_invalid(tmp_path: Path) -> None:
         ("access", "nodes=512,out=/dev/null,copies=ff:ffff", 'bad argument "copies=ff:ffff"'),
         ("insn", "symbols=/dev/null,out=/dev/null", "no entry_SYSCALL_64"),
         ("insn", "out=/dev/null", "needs symbols="),
+        ("tlb", "entries=1024", "needs out="),
+        ("tlb", "out=/dev/null,entries=1000", 'bad argument "entries=1000"'),
+        ("tlb", "out=/dev/null,entries=4", 'bad argument "entries=4"'),
     ],
 )
 def test_bad_arguments(name: str, args: str, message: str, plugins: dict[str, Path]) -> None:
@@ -556,12 +601,139 @@ def unit(
     return subprocess.run([binary], capture_output=True, text=True, check=False, timeout=30)
 
 
-@pytest.mark.parametrize("plugin", ["access.c", "insn.c"])
+@pytest.mark.parametrize("plugin", ["access.c", "insn.c", "tlb.c"])
 def test_other_qemu_is_refused(plugin: str, tmp_path: Path) -> None:
     """An unknown version of the plugin interface is refused with a reason."""
     done = unit(plugin, API_CHECK, tmp_path)
     assert done.returncode == 0
     assert "has plugin interface 2, built for 1" in done.stderr
+
+
+FLUSHES = [
+    ("0f 22 d8", "CR3"),  # mov %rax,%cr3
+    ("41 0f 22 d8", "CR3"),  # mov %r8,%cr3
+    ("0f 22 e1", "CR4"),  # mov %rcx,%cr4
+    ("0f 22 c0", "NR_WHAT"),  # mov %rax,%cr0
+    ("44 0f 22 c0", "NR_WHAT"),  # mov %rax,%cr8
+    ("44 0f 22 d8", "NR_WHAT"),  # %cr11, if there were one
+    ("0f 20 d8", "NR_WHAT"),  # mov %cr3,%rax
+    ("0f 01 3b", "INVLPG"),  # invlpg (%rbx)
+    ("41 0f 01 3c 24", "INVLPG"),  # invlpg (%r12)
+    ("65 0f 01 7d 08", "INVLPG"),  # invlpg %gs:8(%rbp)
+    ("0f 01 f8", "NR_WHAT"),  # swapgs
+    ("0f 01 18", "NR_WHAT"),  # lidt (%rax)
+    ("66 0f 38 82 04 24", "INVPCID"),
+    ("66 0f 38 80 04 24", "NR_WHAT"),  # invept
+    ("0f 22", "NR_WHAT"),  # cut short: never read beyond the end
+    ("90", "NR_WHAT"),
+]
+# A set of four ways of a model of eight entries: even pages are of one, odd ones of the other.
+MODEL_CHECK = """
+	static const struct { uint64_t page; int filled; } steps[] = {
+		{ 0, 1 }, { 2, 1 }, { 4, 1 }, { 6, 1 }, { 0, 0 }, { 1, 1 }, { 2, 0 },
+		{ 8, 1 },		/* replaces 4, which was used longest ago */
+		{ 6, 0 }, { 0, 0 }, { 4, 1 }, { 2, 1 },
+	};
+	static struct entry entries[8];
+	uint64_t before;
+	size_t i;
+
+	(void)info;
+	nr_vcpus = 1;
+	nr_entries = 8;
+	vcpus[0].entries = entries;
+	vcpus[0].flushes = 1;
+	on_access(0, 0, 0, NULL);	/* before START nothing counts */
+	poke(running, ++region);
+	for (i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		before = vcpus[0].fills;
+		on_access(0, 0, steps[i].page << PAGE_BITS | 0xff8, NULL);
+		if (vcpus[0].fills - before != (uint64_t)steps[i].filled)
+			return fprintf(stderr, "step %zu\\n", i), 1;
+	}
+	if (site_of(0x1000, INVLPG) || site_of(0x2000, CR3) != 1 || site_of(0x1000, INVLPG))
+		return fprintf(stderr, "sites\\n"), 1;
+	for (i = 0; i < 3; i++) {
+		on_flush(0, (void *)0);		/* one page, which cannot be seen */
+		before = vcpus[0].fills;
+		on_access(0, 0, 2 << PAGE_BITS, NULL);
+		if (vcpus[0].fills != before)
+			return fprintf(stderr, "invlpg\\n"), 1;
+		on_flush(0, (void *)1);
+		on_access(0, 0, 2 << PAGE_BITS, NULL);
+		if (vcpus[0].fills != before + 1)
+			return fprintf(stderr, "flush\\n"), 1;
+	}
+	if (vcpus[0].count[0] != 3 || vcpus[0].count[1] != 3 || vcpus[0].accesses != 12 + 6)
+		return fprintf(stderr, "counts\\n"), 1;
+	poke(running, ++region);	/* START again: from zero */
+	on_flush(0, (void *)1);
+	if (vcpus[0].count[0] || vcpus[0].count[1] != 1 || vcpus[0].fills)
+		return fprintf(stderr, "region\\n"), 1;
+"""
+
+
+def test_decoder_of_flushes(tmp_path: Path) -> None:
+    """What flushes the TLB is told from look-alikes."""
+    body = "\t(void)info;\n"
+    for encoding, name in FLUSHES:
+        code = encoding.split()
+        array = ", ".join(f"0x{byte}" for byte in code)
+        body += (
+            f"\tif (decode((const uint8_t[]){{ {array} }}, {len(code)}) != {name})\n"
+            f'\t\treturn fprintf(stderr, "{encoding}\\n"), 1;\n'
+        )
+    done = unit("tlb.c", body, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_model_tlb(tmp_path: Path) -> None:
+    """The least recently used of four ways goes, a flush empties it, START counts anew."""
+    done = unit("tlb.c", MODEL_CHECK, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_flushes_are_named_by_symbol(tmp_path: Path) -> None:
+    symbols, path = tmp_path / "System.map", tmp_path / "tlb.json"
+    rows = (
+        "0000000000000000 A __per_cpu_start",
+        "ffffffff81000000 T first",
+        "ffffffff81000100 T switch_mm_irqs_off",
+        "ffffffff81000200 t flush_tlb_func",
+        "ffffffff81000300 D data",
+    )
+    symbols.write_text("\n".join(rows))
+    data = {"valid": True, "why": "", "region": 1, "entries": 8, "accesses": [9, 5]}
+    data |= {
+        "fills": [3, 1],
+        "flushes": [
+            {"pc": 0xFFFFFFFF81000180, "what": "cr3", "count": [1, 2]},
+            {"pc": 0xFFFFFFFF81000200, "what": "cr3", "count": [10, 20]},
+            {"pc": 0xFFFFFFFF81000380, "what": "invlpg", "count": [100, 200]},
+        ],
+    }
+    path.write_text(json.dumps(data))
+    tlb = instruments.read_tlb(path, symbols)
+    assert [flush.symbol for flush in tlb.flushes] == [
+        *("switch_mm_irqs_off", "flush_tlb_func", "flush_tlb_func")
+    ]
+    assert tlb.flushed([0, 1], switches=True) == 3
+    assert tlb.flushed([1], switches=False) == 20
+    assert tlb.flushed_pages([0, 1]) == 300
+    # As it is in a result.
+    measure = scenario.Measure(instruments=["tlb"], app_cpus=[1])
+    found = metrics.instruments_of(measure, topology.load("two-tier"), tmp_path, symbols)
+    assert found["tlb"] == {
+        **{"entries": 8, "accesses": 5, "fills": 1},
+        **{"flushes": 20, "switches": 2, "pages": 200},
+    }
+    path.write_text(json.dumps({**data, "valid": False, "why": "no START marker"}))
+    with pytest.raises(LabError, match="no START marker"):
+        instruments.read_tlb(path, symbols)
+    with pytest.raises(LabError, match="wrote no"):
+        instruments.read_tlb(tmp_path / "none", symbols)
+    with pytest.raises(LabError, match="12 entries"):
+        instruments.tlb_plugin(path, plugins={"tlb": path}, entries=12)
 
 
 def test_accesses_are_told_apart_by_vcpu_and_node(tmp_path: Path) -> None:

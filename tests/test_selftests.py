@@ -15,13 +15,16 @@ from lab.selftests import Program
 from lab.topology import Topology
 
 TIER = (
-    Program("promote_test", timeout_s=180),
-    Program("kmmscand_test", timeout_s=300),
     # What is not listed takes too long: EDGE
+    Program(
+        "promote_test", "bad_input nothing_there small mlocked huge full fragmented", timeout_s=180
+    ),
+    Program("kmmscand_test", timeout_s=300),
     Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
     Program("kmmscand_control_test", "prctl inherit files opt_out"),
 )
 EDGE = (
+    Program("promote_test", "revive", timeout_s=120),
     Program("kmmscand_edge_test", timeout_s=400),
     Program("kmmscand_rule_test", timeout_s=300),
     Program("kmmscand_cache_test", timeout_s=300),
@@ -153,6 +156,7 @@ BROKEN = (
 )
 # The same, but too long for `make test`
 BROKEN_LONG = (
+    ("revive", "promote_test", "revive"),
     ("cpu", "kmmscand_test", "cpu"),
     ("cpu", "kmmscand_rule_test", "promoter_cpu"),
     ("one_look", "kmmscand_rule_test", "stream"),
@@ -175,6 +179,7 @@ BROKEN_LONG = (
     ("weight", "kmmscand_control_test", "off"),
     ("weight", "kmmscand_control_test", "off_shared"),
     ("weight", "kmmscand_control_test", "shares"),
+    ("weight", "kmmscand_control_test", "colder"),
     ("weight", "kmmscand_control_test", "tree"),
     ("max", "kmmscand_control_test", "max"),
     ("max", "kmmscand_control_test", "max_above"),
@@ -190,7 +195,7 @@ BROKEN_TARGET = (
     ("sideways", "kmmscand_target_test", "moved"),
 )
 # Broken by KUnit itself, which expects it to show
-BROKEN_IN_KUNIT = {"bounce", "regret", "sweep"}
+BROKEN_IN_KUNIT = {"blame", "bounce", "regret", "sweep"}
 SWITCHES = "/sys/kernel/debug/tier"
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ka_insn WHAT TIMES: known answers for insn.so.
+ * ka_insn WHAT TIMES: known answers for insn.so and tlb.so.
  *
  * Between START and STOP, pinned to CPU 0, TIMES times:
  *   plain	a loop of 4 instructions (2 nops, dec, jnz), none locked
@@ -10,6 +10,8 @@
  *   rep	rep stosb of 64 bytes, and 4 other instructions
  *   getppid	the system call: its kernel symbol is executed TIMES times
  *   phases	getppid TIMES times in phase 1, twice that in phase 2
+ *   flush	64 pages become read-only, which flushes the TLB of this CPU, then
+ *		writable again; each of them is stored to
  *   empty	nothing
  */
 #define _GNU_SOURCE
@@ -85,6 +87,27 @@ static void phases(unsigned long times)
 	lab_stop();
 }
 
+static void flush(unsigned long times)
+{
+	enum { PAGES = 64 };	/* more than are flushed one by one */
+	size_t size = PAGES * LAB_PAGE;
+	volatile char *p = lab_map_on_node(size, LAB_MPOL_PREFERRED, 0);
+	size_t i;
+
+	memset((void *)p, 1, size);
+	lab_start();
+	while (times--) {
+		if (mprotect((void *)p, size, PROT_READ) ||
+		    mprotect((void *)p, size, PROT_READ | PROT_WRITE)) {
+			perror("mprotect");
+			exit(1);
+		}
+		for (i = 0; i < size; i += LAB_PAGE)
+			p[i] = 2;
+	}
+	lab_stop();
+}
+
 static void empty(unsigned long times)
 {
 	(void)times;
@@ -100,7 +123,7 @@ int main(int argc, char **argv)
 	} known[] = {
 		{ "plain", plain }, { "locked", locked }, { "rep", rep },
 		{ "getppid", getppids }, { "phases", phases },
-		{ "empty", empty },
+		{ "flush", flush }, { "empty", empty },
 	};
 	unsigned long times = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
 	cpu_set_t cpu0;
@@ -118,6 +141,6 @@ int main(int argc, char **argv)
 			return 0;
 		}
 	}
-	fputs("usage: ka_insn plain|locked|rep|getppid|phases|empty TIMES\n", stderr);
+	fputs("usage: ka_insn plain|locked|rep|getppid|phases|flush|empty TIMES\n", stderr);
 	return 2;
 }

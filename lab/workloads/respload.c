@@ -5,6 +5,8 @@
  *   respload bulk --keys N            store N values, pipelined
  *   respload run  --keys N --ops M    read them, Zipf-distributed
  *
+ * With --write-pct so many of the batches store their keys anew, with the same values.
+ *
  * A value is a stream of random numbers seeded with its key's number, so every
  * value is different, does not compress, and can be checked by whoever knows
  * the key.  Hot keys are scattered over the key space.  Two batches are kept
@@ -25,7 +27,7 @@ enum {
 };
 
 static struct {
-	uint64_t keys, size, ops, pipeline, seed, verify;
+	uint64_t keys, size, ops, pipeline, seed, verify, write_pct;
 	double theta, seconds;
 	const char *sock, *protocol;
 } cfg = {
@@ -42,6 +44,7 @@ static const struct opt opts[] = {
 	{ "pipeline", OPT_U64, &cfg.pipeline, "commands per batch" },
 	{ "seed", OPT_U64, &cfg.seed, "random seed" },
 	{ "verify", OPT_U64, &cfg.verify, "run: check every Nth value in full" },
+	{ "write-pct", OPT_U64, &cfg.write_pct, "run: batches that store, in percent" },
 	{ "sock", OPT_STR, &cfg.sock, "unix socket of the server" },
 	{ "protocol", OPT_STR, &cfg.protocol, "redis or memcached" },
 	{ NULL, OPT_U64, NULL, NULL },
@@ -199,6 +202,15 @@ static void bulk_replies(uint64_t n)
 	recv_replies(n, proto.stored.len, proto.stored.s, proto.stored.len);
 }
 
+static char *put_set(char *p, uint32_t key)
+{
+	p = text_put(p, &proto.set, key);
+	fill_value(p, key);
+	p += cfg.size;
+	memcpy(p, "\r\n", 2);
+	return p + 2;
+}
+
 static void bulk(void)
 {
 	uint64_t key = 0, owed = 0;
@@ -208,13 +220,8 @@ static void bulk(void)
 		char *p = out;
 		uint64_t n;
 
-		for (n = 0; n < cfg.pipeline && key < cfg.keys; n++, key++) {
-			p = text_put(p, &proto.set, (uint32_t)key);
-			fill_value(p, (uint32_t)key);
-			p += cfg.size;
-			memcpy(p, "\r\n", 2);
-			p += 2;
-		}
+		for (n = 0; n < cfg.pipeline && key < cfg.keys; n++, key++)
+			p = put_set(p, (uint32_t)key);
 		send_all(out, (size_t)(p - out));
 		bulk_replies(owed);
 		owed = n;
@@ -228,16 +235,19 @@ static void bulk(void)
 	       (unsigned long long)cfg.keys, (unsigned long long)cfg.size, now_s() - t0);
 }
 
-static void run_send(uint32_t *keys, uint64_t n, const struct alias *zipf,
+/* True if these are stored, else they are read. */
+static bool run_send(uint32_t *keys, uint64_t n, const struct alias *zipf,
 		     const uint32_t *perm, struct rng *r)
 {
+	bool store = cfg.write_pct && rng_below(r, 100) < cfg.write_pct;
 	char *p = out;
 
 	for (uint64_t i = 0; i < n; i++) {
 		keys[i] = perm[zipf_draw(zipf, r)];
-		p = text_put(p, &proto.get, keys[i]);
+		p = store ? put_set(p, keys[i]) : text_put(p, &proto.get, keys[i]);
 	}
 	send_all(out, (size_t)(p - out));
+	return store;
 }
 
 static uint64_t run_replies(const uint32_t *keys, uint64_t n)
@@ -269,8 +279,9 @@ static uint64_t run_replies(const uint32_t *keys, uint64_t n)
 static void run(void)
 {
 	static uint32_t keys[2][MAX_BATCH];
-	uint64_t owed = 0, sent = 0, done = 0, checked = 0, batch = 0;
+	uint64_t owed = 0, sent = 0, done = 0, checked = 0, batch = 0, stored = 0;
 	uint32_t *perm = scatter((uint32_t)cfg.keys, cfg.seed);
+	bool store[2] = { false, false };
 	struct alias zipf;
 	struct rng r;
 	double t0, t, next;
@@ -291,10 +302,14 @@ static void run(void)
 		if (cfg.seconds && t >= t0 + cfg.seconds)
 			n = 0;
 		if (n)
-			run_send(keys[batch % 2], n, &zipf, perm, &r);
+			store[batch % 2] = run_send(keys[batch % 2], n, &zipf, perm, &r);
 		sent += n;
-		if (owed)
+		if (owed && store[(batch + 1) % 2]) {
+			bulk_replies(owed);
+			stored += owed;
+		} else if (owed) {
 			checked += run_replies(keys[(batch + 1) % 2], owed);
+		}
 		done += owed;
 		owed = n;
 		batch++;
@@ -309,8 +324,8 @@ static void run(void)
 	lab_stop();
 	printf("DONE\n");
 	printf("RESULT {\"ops\":%llu,\"seconds\":%.3f,\"values_checked\":%llu,"
-	       "\"verified\":true}\n", (unsigned long long)done, t - t0,
-	       (unsigned long long)checked);
+	       "\"stored\":%llu,\"verified\":true}\n", (unsigned long long)done, t - t0,
+	       (unsigned long long)checked, (unsigned long long)stored);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,918 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What MIGRC saves, how that grows, and what it costs where it cannot help.
+
+Four measurements, each a page of its own in docs/results:
+
+``migrc``         the scenario lookup: the same lookups on the unmodified kernel with each
+                  promoter, and on ours with MIGRC off and on
+``migrc-cpu``     the same on four CPUs, with the instruments that make a guest slow:
+                  instructions, and a model of the TLB
+``migrc-growth``  the same, smaller, with 2, 4, 8 and 16 CPUs, and with limits to the rate
+                  of promotion
+``migrc-cost``    jobs for which nothing can be deferred, or hardly: all pages writable, one
+                  thread, huge pages, a migration that may not defer; and Redis that saves its
+                  data by fork() while reclaim swaps and nothing is migrated
+
+Every run is a boot of its own.  Flushes are all that were sent, those of MIGRC included
+(lab/flushes.py).  Instructions leave out what an idle CPU executes, spinning on locks, and
+smp_call_function_many_cond(), where a sender of interrupts waits for the others: how long
+depends on when the host runs their vCPUs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from lab import build, cache, flushes, report, scenario
+from lab.errors import LabError
+from lab.refault import Difference, difference
+from lab.scenario import Contender, Machine, Measure, Process, Scenario
+
+SCHEMA = 1
+PARTS = ("migrc", "migrc-cpu", "migrc-growth", "migrc-cost")
+GOAL = 0.97  # of flushes and received interrupts saved under NUMA balancing
+COMPARISONS = PARTS[:2]  # of contenders
+LIMIT = 0.01  # of instructions more where MIGRC cannot help
+ON, OFF = {flushes.SWITCH: "1"}, {flushes.SWITCH: "0"}
+SMALL = {"/sys/kernel/mm/transparent_hugepage/enabled": "never"}
+# With NUMA balancing's default times hardly a page counts as hot where a sweep takes many
+# seconds.
+QUICK = {
+    "/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms": "20000",
+    "/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms": "100",
+    "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms": "1000",
+}
+# And kswapd frees a few thousand pages at a time, not some fifty.
+BUSY = {"/proc/sys/vm/watermark_scale_factor": "200", **QUICK}
+HUGE = {"/sys/kernel/mm/transparent_hugepage/enabled": "always"}
+RATE = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps"
+
+VCPUS = (2, 4, 8, 16)
+RATE_VCPUS = 4
+RATES = (2, 8, 32)  # MiB per second; without a limit is among VCPUS
+GROWTH_OPS = 4_000_000
+CPU_VCPUS = 4
+CPU_OPS = 1_200_000
+PLUGINS = ("insn", "tlb")
+
+ROUNDS = 3
+BASE = "numab2"  # what savings refer to
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One boot: what it is compared with, and what it is."""
+
+    group: str
+    spec: Scenario
+    contender: Contender
+    round: int = 1
+    prepare: str = ""  # for a shell in the guest, before the agent
+
+    @property
+    def title(self) -> str:
+        return f"{self.group}, {self.contender.name}"
+
+
+# --- what is run ---------------------------------------------------------------
+
+
+def _contender(
+    name: str, mode: str, kernel: str, *settings: dict[str, str], args: Sequence[str] = ()
+) -> Contender:
+    merged = {key: value for some in settings for key, value in some.items()}
+    return Contender(name, mode, kernel, settings=merged, args=[*args], rival=False)
+
+
+def on_cpus(spec: Scenario, vcpus: int, *args: str, threads: int = 0) -> Scenario:
+    """The scenario on a machine with so many CPUs, with other arguments for the workload.
+
+    There is a thread on each CPU, if no number of ``threads`` is given.
+    """
+    cpus = list(range(vcpus))
+    threads = threads or vcpus
+    return replace(
+        spec,
+        topology=replace(spec.topology, sizes={**spec.topology.sizes, "fast_cpus": vcpus}),
+        workload=replace(
+            spec.workload,
+            args=[*spec.workload.args, "--threads", str(threads), *args],
+            cpus=cpus[:threads],
+        ),
+        measure=replace(spec.measure, app_cpus=cpus),
+    )
+
+
+def counting(spec: Scenario, *instruments: str) -> Scenario:
+    """The scenario with other instruments; each of them makes the guest slower."""
+    return replace(spec, measure=replace(spec.measure, instruments=[*instruments]))
+
+
+def ab_runs() -> list[Run]:
+    """The scenario lookup, as it is."""
+    spec = scenario.load("lookup")
+    return [Run("lookup", spec, contender) for contender in spec.contender]
+
+
+def cpu_runs() -> list[Run]:
+    """The contenders of lookup on fewer CPUs, with instruments."""
+    spec = counting(on_cpus(scenario.load("lookup"), CPU_VCPUS, "--ops", str(CPU_OPS)), *PLUGINS)
+    return [Run("lookup", spec, contender) for contender in spec.contender]
+
+
+def growth_runs() -> list[Run]:
+    """NUMA balancing with and without MIGRC, by CPUs and by rate of promotion."""
+    spec = scenario.load("lookup")
+    ops = ("--ops", str(GROWTH_OPS))
+    runs = []
+    groups: list[tuple[str, int, dict[str, str]]] = [(f"{n} CPUs", n, {}) for n in VCPUS]
+    groups += [(f"{mbps} MB/s", RATE_VCPUS, {RATE: str(mbps)}) for mbps in RATES]
+    for group, vcpus, limit in groups:
+        small = counting(on_cpus(spec, vcpus, *ops))
+        for contender in (
+            _contender("base", "numab2", "base", SMALL, BUSY, limit),
+            _contender("on", "numab2", "tiershift", SMALL, BUSY, limit, ON),
+        ):
+            runs.append(Run(group, small, contender))
+    return runs
+
+
+def _four(mode: str, *settings: dict[str, str]) -> tuple[Contender, ...]:
+    """The unmodified kernel twice, whose difference is the noise, and ours off and on."""
+    return (
+        _contender("base", mode, "base", *settings),
+        _contender("base-again", mode, "base", *settings),
+        _contender("off", mode, "tiershift", *settings, OFF),
+        _contender("on", mode, "tiershift", *settings, ON),
+    )
+
+
+def cost_groups() -> dict[str, tuple[Scenario, tuple[Contender, ...]]]:
+    """Jobs for which MIGRC can do nothing, or next to nothing."""
+    spec = counting(scenario.load("lookup"), "insn")
+    ops = ("--ops", str(CPU_OPS))
+    return {
+        "all writable": (
+            on_cpus(spec, 4, *ops, "--write-pct", "100"),
+            _four("numab2", SMALL, BUSY),
+        ),
+        "one thread": (
+            on_cpus(spec, 2, *ops, threads=1),
+            _four("numab2", SMALL, BUSY),
+        ),
+        "huge pages": (
+            on_cpus(spec, 4, *ops, "--pages", "thp"),
+            _four("numab2", HUGE, BUSY),
+        ),
+        # migrate_pages(2), which may not defer: fixed work, and hardly any noise
+        "system call": (scenario.load("pingpong"), _four("none")),
+    }
+
+
+# The job may have less memory than it needs, so that it is swapped; what Redis stores does
+# not compress, and zram needs as much again, outside of the job's limit.
+SWAP = """
+set -e
+echo 0 > /proc/sys/vm/page-cluster
+echo 1 > /proc/sys/vm/overcommit_memory
+cat /sys/class/zram-control/hot_add > /dev/null
+echo 512M > /sys/block/zram0/disksize
+/sbin/mkswap /dev/zram0 > /dev/null
+/sbin/swapon /dev/zram0
+cd /sys/fs/cgroup
+[ -e cgroup.procs ] || mount -t cgroup2 none .
+cd /sys/fs/cgroup
+echo +memory > cgroup.subtree_control
+mkdir job
+echo 96M > job/memory.max
+echo 0 > job/cgroup.procs
+cd /
+"""
+SAVE_KEYS = ("--keys", "49152", "--size", "1024")
+
+
+def bgsave_spec() -> Scenario:
+    """Redis that saves every second, with less memory than it needs, on one tier.
+
+    fork() makes all its pages read-only, its writes fault, and reclaim unmaps in batches;
+    but nothing is migrated by anybody who may defer.
+    """
+    return Scenario(
+        name="bgsave",
+        description="Redis saves its data by fork() while it is written, and reclaim swaps",
+        topology=Machine(
+            "one-tier",
+            {"fast_mb": 640, "fast_cpus": 4},
+            system_cpus=[2],
+            append="clearcpuid=erms,fsrm",
+        ),
+        service=Process(
+            "redis-server",
+            [
+                *("--save", "1", "1", "--rdbcompression", "no", "--appendonly", "no"),
+                *("--port", "0", "--unixsocket", "/tmp/r.sock", "--dir", "/tmp"),
+            ],
+            [0],
+            ready="/tmp/r.sock",
+        ),
+        load=Process("respload", ["bulk", *SAVE_KEYS, "--pipeline", "128"], [1]),
+        workload=Process(
+            "respload",
+            ["run", *SAVE_KEYS, "--ops", "400000", "--write-pct", "50", "--seed", "7"],
+            [1],
+        ),
+        measure=Measure(
+            instruments=["insn"],
+            app_cpus=[0],
+            timeout_s=600,
+            expected_s=60,
+            unit="command",
+        ),
+        contender=[
+            _contender("off", "none", "tiershift", OFF),
+            _contender("on", "none", "tiershift", ON),
+            _contender("off-again", "none", "tiershift", OFF),
+        ],
+    )
+
+
+def cost_runs(rounds: int = ROUNDS) -> list[Run]:
+    """Each round begins with another contender."""
+    runs = []
+    for group, (spec, contenders) in cost_groups().items():
+        for number in range(rounds):
+            first = number % len(contenders)
+            for contender in contenders[first:] + contenders[:first]:
+                runs.append(Run(group, spec, contender, number + 1))
+    save = bgsave_spec()
+    return [*runs, *(Run("bgsave", save, one, prepare=SWAP) for one in save.contender)]
+
+
+# --- one run -------------------------------------------------------------------
+
+
+def instructions(run: dict[str, Any], app_cpus: Sequence[int]) -> dict[str, int]:
+    """Of the application's CPUs, user code and kernel; and of the kernel everywhere."""
+    vcpus = run["insn"]["vcpus"]
+    kernel = [vcpu["kernel_work"] - vcpu["kernel_ipi_wait"] for vcpu in vcpus]
+    return {
+        "user": sum(vcpus[cpu]["user"] for cpu in app_cpus),
+        "app_kernel": sum(kernel[cpu] for cpu in app_cpus),
+        "all_kernel": sum(kernel),
+        "ipi_wait": sum(vcpu["kernel_ipi_wait"] for vcpu in vcpus),
+    }
+
+
+def reduce(found: dict[str, Any], spec: Scenario) -> Row:
+    """What a page and its JSON need of a run (scenario.run_contender())."""
+    agent = found["agent"]
+    measured, work = agent["measured"], agent["workload"]
+    half = flushes.second_half(measured)
+    return {
+        "contender": found["name"],
+        "mode": found["mode"],
+        "kernel": found["kernel"],
+        "settings": found["settings"],
+        "date": found["date"],
+        "seconds": round(measured["seconds"], 1),
+        "ops": work.get("ops"),
+        "hash": work.get("hash"),
+        "verified": work.get("verified", True),
+        "whole": flushes.of(measured["delta"]),
+        "half": flushes.of(half) if half else None,
+        "insn": instructions(found, spec.measure.app_cpus) if "insn" in found else None,
+        "tlb": found.get("tlb"),
+        "app_interrupts": sum(measured["tlb_interrupts"][cpu] for cpu in spec.measure.app_cpus),
+        "counters": {name: n for name, n in measured["delta"].items() if n},
+    }
+
+
+def _measure(run: Run, number: str, progress: TextIO) -> Row:
+    out = cache.sub("runs") / "migrc" / f"{run.group}-{run.contender.name}".replace(" ", "-")
+    kernel = build.kernel(run.contender.kernel)
+    with scenario.Live(
+        progress,
+        f"[{number}] {run.title}",
+        run.spec.measure.expected_s,
+        run.spec.measure.app_cpus,
+    ) as live:
+        found = scenario.run_contender(
+            run.spec,
+            run.contender,
+            kernel,
+            out=out,
+            cache=cache.root(),
+            external={},
+            live=live,
+            prepare=run.prepare,
+        )
+    row = {"group": run.group, "round": run.round, **reduce(found, run.spec)}
+    if run.spec.service:
+        log = (out / "service.log").read_text(encoding="utf-8", errors="replace")
+        row["saves"] = log.count("Background saving terminated with success")
+    return row
+
+
+# --- arithmetic ----------------------------------------------------------------
+
+
+def per_op(row: Row, *keys: str) -> float:
+    """Instructions of some sorts for each operation."""
+    return float(sum(row["insn"][key] for key in keys)) / float(row["ops"])
+
+
+def per_page(row: Row) -> float | None:
+    """Kernel instructions of all CPUs for each page migrated."""
+    pages = row["whole"]["migrated"]
+    return row["insn"]["all_kernel"] / pages if pages and row["insn"] else None
+
+
+def savings(row: Row, base: Row) -> dict[str, float | None]:
+    """How much less than the base: for each page, and in all, which is of the same work."""
+    found = {}
+    for part in ("whole", "half"):
+        for key in ("flushes_per_1000", "received_per_1000", "flushes", "received"):
+            values = [(one[part] or {}).get(key) for one in (row, base)]
+            found[f"{part} {key}"] = flushes.less(*values)
+    return found
+
+
+def check_same_work(rows: Sequence[Row]) -> list[str]:
+    """Equal lookups must find equal values, whatever moved meanwhile."""
+    failures = []
+    for group in dict.fromkeys(row["group"] for row in rows):
+        own = [row for row in rows if row["group"] == group]
+        if len({(row["ops"], row["hash"]) for row in own}) > 1:
+            failures.append(f"{group}: the runs did not do the same work, or found other values")
+        failures += [
+            f"{group}, {row['contender']}: the job did not verify its data"
+            for row in own
+            if not row["verified"]
+        ]
+    return failures
+
+
+def check_switch(rows: Sequence[Row]) -> list[str]:
+    """Where MIGRC is off nothing may be deferred; on, a kernel without it says nothing."""
+    failures = []
+    for row in rows:
+        where = f"{row['group']}, {row['contender']}"
+        deferred = row["whole"]["deferred"]
+        if row["settings"].get(flushes.SWITCH) != "1" and deferred:
+            failures.append(f"{where}: {deferred} pages were deferred")
+        if row["settings"].get(flushes.SWITCH) == "1" and deferred is None:
+            failures.append(f"{where}: this kernel does not count deferrals")
+    return failures
+
+
+def _find(rows: Sequence[Row], name: str, group: str | None = None) -> Row | None:
+    found = (row for row in rows if row["contender"] == name)
+    return next((row for row in found if group in (None, row["group"])), None)
+
+
+def judge_ab(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The goals of the A/B, with what was reached; those whose runs are missing are left out."""
+    goals = []
+    base, on = _find(rows, BASE), _find(rows, "numab2-migrc")
+    if base and on:
+        found = savings(on, base)
+        for part, words in (("whole", "whole run"), ("half", "second half of the run")):
+            for key, what in (
+                ("flushes_per_1000", "flushes sent for each page"),
+                ("received_per_1000", "interrupts received for each page"),
+            ):
+                share = found[f"{part} {key}"]
+                goals.append(
+                    {
+                        "text": f"NUMA balancing, {words}: {what} less than on the unmodified "
+                        f"kernel by {_share(share)}, the goal is more than {GOAL:.0%}",
+                        "met": share is not None and share > GOAL,
+                    }
+                )
+    rivals = [row for row in rows if row["kernel"]["flavour"] == "base" and row["mode"] != "none"]
+    for name in ("kmmscand-migrc", "kmmscand-readonly"):
+        ours = _find(rows, name)
+        for key, what in (("flushes", "flushes sent"), ("received", "interrupts received")):
+            if not ours or not rivals:
+                continue
+            least = min(rivals, key=lambda row: float(row["whole"][key]))
+            goals.append(
+                {
+                    "text": f"{name}: {ours['whole'][key]:,} {what} for the same "
+                    f"lookups, {_share(ours['whole']['deferred_share'])} of the pages deferred; "
+                    f"the unmodified kernel at least {least['whole'][key]:,} "
+                    f"({least['contender']}), the goal is fewer",
+                    "met": ours["whole"][key] < least["whole"][key],
+                }
+            )
+    return goals
+
+
+def within(more: Difference, noise: float) -> bool:
+    """At most LIMIT more; where equal runs differ by more than that, with the error added."""
+    if noise <= LIMIT:
+        return more.total <= LIMIT
+    return more.error is not None and more.mean + more.error <= LIMIT
+
+
+COSTS: dict[str, tuple[str, Callable[[Row], float | None]]] = {
+    "app": (
+        "instructions on app CPUs, user code and kernel, per operation",
+        lambda row: per_op(row, "user", "app_kernel"),
+    ),
+    "kernel": (
+        "kernel instructions of all CPUs, per operation",
+        lambda row: per_op(row, "all_kernel"),
+    ),
+    "page": ("kernel instructions of all CPUs, per page migrated", per_page),
+}
+JUDGED = "app"
+
+
+def judge_cost(rows: Sequence[Row]) -> dict[str, Any]:
+    """For each job: what MIGRC adds when it is on, and what it adds when it is off.
+
+    Noise is what the two runs of the unmodified kernel differ by.
+    """
+    found: dict[str, Any] = {}
+    for group in dict.fromkeys(row["group"] for row in rows if row["group"] != "bgsave"):
+        own = [row for row in rows if row["group"] == group]
+        found[group] = {}
+        for key, (_, value) in COSTS.items():
+            rounds: list[dict[str, dict[str, float]]] = []
+            for number in sorted({row["round"] for row in own}):
+                values = {row["contender"]: value(row) for row in own if row["round"] == number}
+                known = {name: n for name, n in values.items() if n is not None}
+                if len(known) == len(values):
+                    rounds.append({name: {key: n} for name, n in known.items()})
+            if not rounds:
+                continue  # nothing was migrated
+            on = difference(rounds, key, "on", ("off",))
+            off = difference(rounds, key, "off", ("base", "base-again"))
+            noise = difference(rounds, key, "base-again", ("base",)).rms
+            found[group][key] = {
+                "on": dataclasses.asdict(on),
+                "off": dataclasses.asdict(off),
+                "noise": noise,
+                "on_passed": within(on, noise),
+                # No instruction more: what equal runs differ by is all there may be.
+                "off_passed": off.total <= max(noise, LIMIT / 10),
+            }
+    return found
+
+
+def judge_bgsave(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Without deferrals MIGRC must flush nothing."""
+    own = [row for row in rows if row["group"] == "bgsave"]
+    goals = []
+    for row in own:
+        if row["contender"] != "on":
+            continue
+        whole = row["whole"]
+        for text, count in (
+            ("pages deferred", whole["deferred"]),
+            ("flushes forced by a write or a system call", sum(whole["forced"].values())),
+            ("flushes of deferred pages", whole["drains"]),
+        ):
+            goals.append({"text": f"Redis saving, MIGRC on: {count} {text}", "met": count == 0})
+    return goals
+
+
+def check_bgsave(rows: Sequence[Row]) -> list[str]:
+    """Were there forks, and did reclaim have to swap?"""
+    failures = []
+    for row in rows:
+        if row["group"] != "bgsave":
+            continue
+        if not row["saves"]:
+            failures.append(f"bgsave, {row['contender']}: Redis saved nothing")
+        if not row["counters"].get("pswpout"):
+            failures.append(f"bgsave, {row['contender']}: nothing was swapped")
+    return failures
+
+
+# --- showing -------------------------------------------------------------------
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {n:,}" for name, n in counts.items() if n) or "-"
+
+
+def _of(part: str, key: str) -> Callable[[Row], Any]:
+    return lambda row: (row[part] or {}).get(key)
+
+
+def _tlb(row: Row, key: str) -> float | None:
+    return row["tlb"][key] if row["tlb"] else None
+
+
+LINES: tuple[tuple[str, Callable[[Row], Any], Callable[[Any], str]], ...] = (
+    ("pages migrated", _of("whole", "migrated"), _number),
+    ("  promoted", _of("whole", "promoted"), _number),
+    ("  demoted", _of("whole", "demoted"), _number),
+    ("  migrated without a flush of their own (deferred)", _of("whole", "deferred"), _number),
+    ("  share of those", _of("whole", "deferred_share"), _share),
+    ("  share of those, second half", _of("half", "deferred_share"), _share),
+    ("  share of those for which a flush was due", _of("whole", "eligible_share"), _share),
+    ("    second half", _of("half", "eligible_share"), _share),
+    ("flushes sent", _of("whole", "flushes"), _number),
+    ("  per 1,000 pages migrated", _of("whole", "flushes_per_1000"), lambda n: _number(n, 2)),
+    ("  second half", _of("half", "flushes_per_1000"), lambda n: _number(n, 2)),
+    ("interrupts received", _of("whole", "received"), _number),
+    ("  per 1,000 pages migrated", _of("whole", "received_per_1000"), lambda n: _number(n, 2)),
+    ("  second half", _of("half", "received_per_1000"), lambda n: _number(n, 2)),
+    ("flushes of deferred pages (drains)", _of("whole", "drains"), _number),
+    ("  pages by reason", _of("whole", "drained"), _reasons),
+    ("flushes forced, by place", _of("whole", "forced"), _reasons),
+    ("not deferred, by reason", _of("whole", "skipped"), _reasons),
+    ("whole TLB flushed, app CPUs", lambda row: _tlb(row, "flushes"), _number),
+    ("  to switch address spaces", lambda row: _tlb(row, "switches"), _number),
+    ("single pages flushed, app CPUs", lambda row: _tlb(row, "pages"), _number),
+    ("fills of the model TLB, app CPUs", lambda row: _tlb(row, "fills"), _number),
+    (
+        "kernel instructions, app CPUs, per operation",
+        lambda row: row["insn"] and per_op(row, "app_kernel"),
+        _number,
+    ),
+    (
+        "  with user code",
+        lambda row: row["insn"] and per_op(row, "user", "app_kernel"),
+        _number,
+    ),
+    ("kernel instructions, all CPUs, per page migrated", per_page, _number),
+    ("operations", lambda row: row["ops"], _number),
+    ("guest seconds (emulated, not a speed)", lambda row: row["seconds"], lambda n: f"{n:.1f} s"),
+)
+
+
+def ab_table(rows: Sequence[Row]) -> list[list[str]]:
+    """A column for each contender; lines in which none has a figure are left out."""
+    lines = [["", *(f"{row['contender']}@{row['kernel']['flavour']}" for row in rows)]]
+    for label, value, show in LINES:
+        values = [value(row) for row in rows]
+        if any(one not in (None, {}) for one in values):
+            lines.append([label, *("-" if one in (None, {}) else show(one) for one in values)])
+    base = _find(rows, BASE)
+    if base:
+        found = [savings(row, base) for row in rows]
+        for part, words in (("whole", ""), ("half", ", second half")):
+            for key, what in (("flushes", "flushes"), ("received", "interrupts received")):
+                shares = [_share(one[f"{part} {key}_per_1000"]) for one in found]
+                lines.append([f"less {what} per page than {BASE}@base{words}", *shares])
+    return lines
+
+
+def growth_table(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each number of CPUs and each limit."""
+    lines = [
+        [
+            "NUMA balancing",
+            *("pages migrated, base", "with MIGRC", "pages per second, base", "with MIGRC"),
+            *("deferred", "flushes per 1,000 pages, base", "with MIGRC", "less"),
+            *("received per 1,000 pages, base", "with MIGRC", "less"),
+        ]
+    ]
+    for group in dict.fromkeys(row["group"] for row in rows):
+        base, on = _find(rows, "base", group), _find(rows, "on", group)
+        if not base or not on:
+            continue
+        found = savings(on, base)
+        line = [group, *(_number(row["whole"]["migrated"]) for row in (base, on))]
+        line += [_number(row["whole"]["migrated"] / row["seconds"]) for row in (base, on)]
+        line.append(_share(on["whole"]["deferred_share"]))
+        for key in ("flushes_per_1000", "received_per_1000"):
+            line += [_number(row["whole"][key], 2) for row in (base, on)]
+            line.append(_share(found[f"whole {key}"]))
+        lines.append(line)
+    return lines
+
+
+def cost_table(judged: dict[str, Any]) -> list[list[str]]:
+    """A line for each job and each figure."""
+    lines = [
+        [
+            "job: figure",
+            *("on against off", "standard error", f"at most {LIMIT:.0%} more"),
+            *("off against base", "no more", "noise"),
+        ]
+    ]
+    for group, costs in judged.items():
+        for key, found in costs.items():
+            error = found["on"]["error"]
+            verdicts = ["met" if found[f"{one}_passed"] else "NOT MET" for one in ("on", "off")]
+            if key != JUDGED:
+                verdicts = ["-", "-"]
+            lines.append(
+                [
+                    f"{group}: {COSTS[key][0]}",
+                    f"{found['on']['total']:+.2%}",
+                    "-" if error is None else f"{error:.2%}",
+                    verdicts[0],
+                    f"{found['off']['total']:+.2%}",
+                    verdicts[1],
+                    f"{found['noise']:.2%}",
+                ]
+            )
+    return lines
+
+
+def run_table(rows: Sequence[Row]) -> list[list[str]]:
+    """Each run of the cost page."""
+    lines = [
+        [
+            "run",
+            *("pages migrated", "deferred", "flushes sent", "received", "forced"),
+            *("swapped out", "saves", *(words for words, _ in COSTS.values())),
+        ]
+    ]
+    for row in rows:
+        whole = row["whole"]
+        lines.append(
+            [
+                f"{row['group']}, round {row['round']}: {row['contender']}",
+                *(_number(whole[key]) for key in ("migrated", "deferred", "flushes", "received")),
+                _reasons(whole["forced"]),
+                _number(row["counters"].get("pswpout")),
+                _number(row.get("saves")),
+                *(_number(value(row), 1) for _, value in COSTS.values()),
+            ]
+        )
+    return lines
+
+
+NOTES = (
+    "Flushes sent are all of nr_tlb_remote_flush, also those of scanners, of faults, of deferred "
+    "pages (drains) and those that a write has forced; received is one per CPU and flush "
+    "(nr_tlb_remote_flush_received). A CPU that runs in lazy TLB mode is not interrupted.",
+    "Deferred: pages whose source was kept and whose flush came later with others'. Its share is "
+    "of all pages migrated, sideways ones and huge ones included. A flush is not due where a hint "
+    "fault has found the entry inaccessible, which is how NUMA balancing promotes; of the other "
+    "pages some were deferred and the rest refused, for the reasons that are counted.",
+    "At START the fast node holds pages as the job has written them; their entries are "
+    "writable, and cannot be deferred until they have been promoted by a hint fault. The second "
+    "half, by time, is nearer to a job that runs for hours.",
+    "Whole TLB flushed: instructions that do so, counted by a plugin on the job's CPUs. TCG has no "
+    "PCIDs, so a switch of address spaces flushes, too. The model TLB has {entries} entries for "
+    "pages of 4 KiB, four ways, per vCPU; it is filled by the loads and stores of user code only. "
+    "It stands for dTLB misses, which an emulator does not have; what a walk of page tables "
+    "costs, and instruction TLBs, are not modelled.",
+    "Instructions leave out idle CPUs, spinning on locks, iterations of rep instructions, and the "
+    "function in which a sender waits for other CPUs to acknowledge a flush (sending is in that "
+    "function, too).",
+    "Guest seconds say nothing of the run time on hardware; it cannot be had here.",
+)
+
+
+def _kernels(rows: Sequence[Row]) -> list[str]:
+    seen = {row["kernel"]["flavour"]: row["kernel"] for row in rows}
+    return [
+        f"Kernel {kernel['release']} ({flavour} {kernel['key']}) from {kernel['base_version']}."
+        for flavour, kernel in seen.items()
+    ]
+
+
+def _notes(facts: dict[str, Any]) -> list[str]:
+    rows = facts["rows"]
+    entries = next((row["tlb"]["entries"] for row in rows if row["tlb"]), 0)
+    return [
+        *(note.format(entries=entries) for note in NOTES if entries or "{entries}" not in note),
+        f"Emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs.",
+        *_kernels(rows),
+        *(
+            f"{name}: " + ", ".join(f"{key} = {value}" for key, value in settings.items())
+            for name, settings in {
+                row["contender"]: row["settings"] for row in rows if facts["name"] in COMPARISONS
+            }.items()
+            if settings
+        ),
+    ]
+
+
+TITLES = {
+    "migrc-cpu": "The same on four CPUs: instructions, and a model of the TLB",
+    "migrc": "TLB flushes of migration, with MIGRC and without, for the same lookups",
+    "migrc-growth": "The same by number of CPUs, and by rate of promotion",
+    "migrc-cost": "What MIGRC costs where it cannot help",
+}
+
+
+def tables(facts: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """What is shown of a measurement, with headings."""
+    rows = facts["rows"]
+    if facts["name"] in COMPARISONS:
+        return [("", ab_table(rows))]
+    if facts["name"] == "migrc-growth":
+        return [("", growth_table(rows))]
+    return [("", cost_table(facts["judged"])), ("Each run", run_table(rows))]
+
+
+def markdown(facts: dict[str, Any]) -> str:
+    """The page for docs/results."""
+    text = [
+        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
+        f"# {facts['name']}",
+        "",
+        TITLES[facts["name"]] + ".",
+        "",
+        f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
+        "",
+        *(f"- **Failed check:** {failure}." for failure in facts["failures"]),
+        *(
+            f"- {'Met' if goal['met'] else '**Not met**'}: {goal['text']}."
+            for goal in facts["goals"]
+        ),
+        "",
+    ]
+    for title, rows in tables(facts):
+        text += [*([f"## {title}", ""] if title else []), *report.markdown_rows(rows), ""]
+    text += [*(f"- {line}" for line in _notes(facts)), ""]
+    if svg(facts):
+        text += [f"![{TITLES[facts['name']]}]({facts['name']}.svg)", ""]
+    return "\n".join(text)
+
+
+def svg(facts: dict[str, Any]) -> str:
+    """Bars for the A/B, lines for the growth; empty where there is nothing to draw."""
+    rows = facts["rows"]
+    if facts["name"] in COMPARISONS:
+        bars = [
+            (
+                f"{row['contender']}@{row['kernel']['flavour']}",
+                [row["whole"]["flushes_per_1000"] or 0.0, row["whole"]["received_per_1000"] or 0.0],
+            )
+            for row in rows
+            if row["whole"]["migrated"]
+        ]
+        return report.bars(
+            f"{facts['name']}: per 1,000 pages migrated",
+            ["flushes sent", "interrupts received"],
+            bars,
+        )
+    if facts["name"] != "migrc-growth":
+        return ""
+    lines = []
+    for name, words in (("base", "unmodified"), ("on", "MIGRC")):
+        for key, what in (("flushes_per_1000", "sent"), ("received_per_1000", "received")):
+            points = [
+                (math.log2(vcpus), row["whole"][key])
+                for vcpus in VCPUS
+                if (row := _find(rows, name, f"{vcpus} CPUs")) and row["whole"][key] is not None
+            ]
+            lines.append((f"{what}, {words}", points))
+    highest = max((value for _, points in lines for _, value in points), default=0.0)
+    if not highest:
+        return ""
+    step = report.round_step(highest)
+    return report.chart(
+        "migrc: flushes sent and received per 1,000 pages migrated",
+        lines,
+        [(math.log2(vcpus), f"{vcpus} CPUs") for vcpus in VCPUS],
+        [(n * step, f"{n * step:g}") for n in range(math.ceil(highest / step) + 1)],
+        first=math.log2(VCPUS[0]),
+        last=math.log2(VCPUS[-1]),
+        top_y=step * math.ceil(highest / step),
+    )
+
+
+# --- all together --------------------------------------------------------------
+
+
+def derive(name: str, rows: list[Row]) -> dict[str, Any]:
+    """What the rows of a measurement say."""
+    found: dict[str, Any] = {
+        "name": name,
+        "rows": rows,
+        "failures": [*check_same_work(rows), *check_switch(rows)],
+        "goals": [],
+    }
+    if name in COMPARISONS:
+        found["goals"] = judge_ab(rows)
+    if name == "migrc-cost":
+        found["judged"] = judge_cost(rows)
+        found["goals"] = judge_bgsave(rows)
+        found["failures"] += check_bgsave(rows)
+    return found
+
+
+RUNS: dict[str, Callable[[], list[Run]]] = {
+    "migrc": ab_runs,
+    "migrc-cpu": cpu_runs,
+    "migrc-growth": growth_runs,
+    "migrc-cost": cost_runs,
+}
+
+
+def choose(runs: Sequence[Run], groups: Sequence[str], contenders: Sequence[str]) -> list[Run]:
+    """Those runs of the groups and contenders that are named, all if none is."""
+    for kind, wanted, known in (
+        ("group", groups, [run.group for run in runs]),
+        ("contender", contenders, [run.contender.name for run in runs]),
+    ):
+        for name in wanted:
+            if name not in known:
+                raise LabError(
+                    f"no {kind} {name!r}", "there are: " + ", ".join(dict.fromkeys(known))
+                )
+    return [
+        run
+        for run in runs
+        if (not groups or run.group in groups)
+        and (not contenders or run.contender.name in contenders)
+    ]
+
+
+def write(facts: dict[str, Any], directory: Path) -> None:
+    """NAME.json, NAME.md and, where there is something to draw, NAME.svg."""
+    directory.mkdir(parents=True, exist_ok=True)
+    name = facts["name"]
+    text = json.dumps(facts, indent=1) + "\n"
+    (directory / f"{name}.json").write_text(text, encoding="utf-8")
+    (directory / f"{name}.md").write_text(markdown(facts), encoding="utf-8")
+    plot, path = svg(facts), directory / f"{name}.svg"
+    path.unlink(missing_ok=True)
+    if plot:
+        path.write_text(plot, encoding="utf-8")
+
+
+def measure(
+    name: str,
+    save: Path | None,
+    *,
+    groups: Sequence[str] = (),
+    contenders: Sequence[str] = (),
+    progress: TextIO = sys.stderr,
+) -> bool:
+    """One of the measurements; True if nothing failed.
+
+    With ``groups`` or ``contenders`` only those are run, and ``save`` is left as it is.
+    """
+    runs = choose(RUNS[name](), groups, contenders)
+    some = bool(groups or contenders)
+    began = time.time()
+    rows = [_measure(run, f"{number}/{len(runs)}", progress) for number, run in enumerate(runs, 1)]
+    # A part of the contenders cannot be judged.
+    facts = {
+        "schema": SCHEMA,
+        "command": scenario.command_line(sys.argv),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "seconds": round(time.time() - began, 1),
+        "host": scenario.host_info(),
+        **(derive(name, rows) if not contenders else part(name, rows)),
+    }
+    for title, table in tables(facts):
+        print(f"\n{title or TITLES[name]}\n")
+        report.print_rows(table, sys.stdout)
+    print()
+    for goal in facts["goals"]:
+        print(f"  {'met' if goal['met'] else 'NOT MET'}: {goal['text']}")
+    for failure in facts["failures"]:
+        print(f"  FAILED CHECK: {failure}")
+    write(facts, cache.sub("runs") / "migrc")
+    print(f"JSON, Markdown and plot: {cache.sub('runs') / 'migrc'}")
+    if some:
+        print("some of the runs: docs/results is left as it is")
+    elif save:
+        write(facts, save)
+    return not facts["failures"]
+
+
+def part(name: str, rows: list[Row]) -> dict[str, Any]:
+    """Rows without the judgements for which others are needed."""
+    return {
+        "name": name,
+        "rows": rows,
+        "failures": [*check_same_work(rows), *check_switch(rows), *check_bgsave(rows)],
+        "goals": judge_ab(rows) if name in COMPARISONS else judge_bgsave(rows),
+        "judged": {},
+    }
+
+
+def migrc(
+    parts: Sequence[str], groups: Sequence[str], contenders: Sequence[str], save: Path
+) -> bool:
+    """The measurements that are named, all if none is."""
+    for name in parts:
+        if name not in PARTS:
+            raise LabError(f"migrc has no part {name!r}", "there are: " + ", ".join(PARTS))
+    good = [measure(name, save, groups=groups, contenders=contenders) for name in parts or PARTS]
+    if not all(good):
+        raise LabError("these figures do not count", "the FAILED CHECK lines above say why")
+    return True

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: GPL-2.0
+"""MIGRC: how many flushes are saved for how much memory held, and for how long.
+
+The scenario lookup runs under NUMA balancing, on fast nodes of several sizes; while it runs
+the limits of MIGRC are changed (lab/steps.py), so that each size is one boot.  A point is
+what the counters grew by while so many pages were migrated under one pair of limits; the
+first and the last step are with MIGRC off.  Defaults are to be chosen from this.
+
+What is free of the fast node is the same for each size: the rest is taken by huge pages that
+are reserved before the job starts and that nobody uses.  The job, and with it the pressure,
+is then the same, and what differs is what depends on the size of the node: its watermarks,
+between which kswapd works.
+
+Ages are in the guest's time.  Under emulation a page takes some fifty times as long to
+migrate as on hardware, so as many pages are held for an age as on hardware for a fiftieth.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from lab import build, cache, flushes, migrc, report, scenario
+from lab.errors import LabError
+from lab.scenario import Contender, Scenario
+from lab.steps import Steps
+
+SCHEMA = 1
+NAME = "migrc-curve"
+SIZES = (512, 1024, 2048, 4096, 8192)
+MAX_PAGES = (32, 128, 512, 1024, 4096)
+MAX_AGES_MS = (10, 100, 1000)
+ENOUGH = 0.95  # of the best saving
+
+VCPUS = 4
+SWEEP_OPS = 1_000_000
+ROOM_MB = 160  # free of the fast node when the job starts
+SETTLE_PAGES, PAGES = 3000, 12000  # migrated, before and in a step
+WARM_PAGES = 2 * ROOM_MB * 256  # until hardly a page of the fast node is as it was written
+STEP_LIMIT_S, WARM_LIMIT_S = 60, 180
+PAGE_KIB = 4
+
+# What the fast node has beyond ROOM_MB
+RESERVE = """
+set -e
+node=/sys/devices/system/node/node0
+free=$(awk '$3 == "MemFree:" { print int($4 / 1024) }' $node/meminfo)
+want=$(( (free - @ROOM@) / 2 ))
+[ $want -gt 0 ] || want=0
+echo $want > $node/hugepages/hugepages-2048kB/nr_hugepages
+[ "$(cat $node/hugepages/hugepages-2048kB/nr_hugepages)" = $want ]
+"""
+
+Row = dict[str, Any]
+
+
+# --- what is run ---------------------------------------------------------------
+
+
+def make_steps(max_pages: Sequence[int], max_ages_ms: Sequence[int]) -> list[dict[str, Any]]:
+    """Warming up, off, every pair of limits, and off again."""
+
+    def step(name: str, settings: dict[str, str], **other: int) -> dict[str, Any]:
+        return {
+            "name": name,
+            "settings": [*settings.items()],
+            "settle_pages": SETTLE_PAGES,
+            "pages": PAGES,
+            "limit_s": STEP_LIMIT_S,
+            **other,
+        }
+
+    off = {flushes.SWITCH: "0"}
+    pairs = [(pages, age) for age in max_ages_ms for pages in max_pages]
+    return [
+        step("warm", off, settle_pages=WARM_PAGES, pages=1, limit_s=WARM_LIMIT_S),
+        step("off", off),
+        *(
+            step(
+                f"{pages} {age}",
+                {
+                    flushes.MIGRC + "max_pages": str(pages),
+                    flushes.MIGRC + "max_age_ms": str(age),
+                    flushes.SWITCH: "1",
+                },
+            )
+            for pages, age in pairs
+        ),
+        step("off-again", off),
+    ]
+
+
+def make_scenario(size_mb: int, steps: Sequence[dict[str, Any]]) -> Scenario:
+    """The scenario lookup on a fast node of a size, for as long as the steps may take."""
+    longest = sum(2 * step["limit_s"] for step in steps) + 60
+    spec = migrc.counting(
+        migrc.on_cpus(
+            scenario.load("lookup"),
+            VCPUS,
+            *("--ops", "0", "--seconds", str(longest)),
+            *("--sweeps", "0", "--sweep-ops", str(SWEEP_OPS)),
+        )
+    )
+    sizes = {**spec.topology.sizes, "fast_mb": size_mb}
+    return replace(
+        spec,
+        topology=replace(spec.topology, sizes=sizes),
+        measure=replace(spec.measure, timeout_s=longest + 120, expected_s=240),
+    )
+
+
+def contender(kernel: str = "tiershift") -> Contender:
+    # Watermarks are those of the node's size here.
+    settings = {**migrc.SMALL, **migrc.QUICK}
+    return Contender("numab2", "numab2", kernel, settings=settings, rival=False)
+
+
+def measure_size(
+    size_mb: int, steps: Sequence[dict[str, Any]], kernel: str, title: str, progress: TextIO
+) -> Row:
+    """One boot: all steps on a fast node of that size."""
+    spec = make_scenario(size_mb, steps)
+    image = build.kernel(kernel)
+    with scenario.Live(progress, title, spec.measure.expected_s, spec.measure.app_cpus) as live:
+        found = scenario.run_contender(
+            spec,
+            contender(kernel),
+            image,
+            out=cache.sub("runs") / NAME / f"fast-{size_mb}",
+            cache=cache.root(),
+            external={},
+            live=live,
+            prepare=RESERVE.replace("@ROOM@", str(ROOM_MB)),
+            steps=steps,
+        )
+    agent = found["agent"]
+    return {
+        "size_mb": size_mb,
+        "kernel": found["kernel"],
+        "date": found["date"],
+        "seconds": found["seconds_total"],
+        "free_mb": agent["environment"]["nodes"]["node0"]["free_kb"] // 1024,
+        "verified": agent["workload"]["verified"],
+        "steps": agent["steps"],
+    }
+
+
+# --- arithmetic ----------------------------------------------------------------
+
+
+def points(row: Row) -> list[dict[str, Any]]:
+    """What each pair of limits has saved, compared with both steps with MIGRC off."""
+    steps = {step["name"]: step for step in row["steps"]}
+    deltas = [steps[name]["delta"] for name in ("off", "off-again")]
+    base = flushes.of(
+        {key: sum(delta.get(key, 0) for delta in deltas) for key in set().union(*deltas)}
+    )
+    found = []
+    for name, step in steps.items():
+        if " " not in name:
+            continue
+        pages, age = (int(word) for word in name.split())
+        # A counter that did not move is not in the delta.
+        here = flushes.of({flushes.SENT: 0, flushes.RECEIVED: 0, **step["delta"]})
+        found.append(
+            {
+                "max_pages": pages,
+                "max_age_ms": age,
+                "complete": step["complete"],
+                "seconds": step["seconds"],
+                "held_mean": step["held_mean"],
+                "held_max": step["held_max"],
+                **here,
+                "saved": flushes.less(here["flushes_per_1000"], base["flushes_per_1000"]),
+                "saved_received": flushes.less(
+                    here["received_per_1000"], base["received_per_1000"]
+                ),
+                "left": _ratio(here["flushes_per_1000"], base["flushes_per_1000"]),
+            }
+        )
+    return found
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return None if value is None or not base else value / base
+
+
+def off_steps(row: Row) -> dict[str, dict[str, Any]]:
+    """The two steps with MIGRC off; by how much they differ is the noise."""
+    return {
+        step["name"]: flushes.of({flushes.SENT: 0, flushes.RECEIVED: 0, **step["delta"]})
+        for step in row["steps"]
+        if step["name"].startswith("off")
+    }
+
+
+def cheapest(found: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of the pairs that save ENOUGH of what the best does: least pages, then least age."""
+    best = max((point["saved"] or 0.0 for point in found), default=0.0)
+    good = [point for point in found if best > 0 and (point["saved"] or 0.0) >= ENOUGH * best]
+    return min(good, key=lambda point: (point["max_pages"], point["max_age_ms"]), default=None)
+
+
+def check(rows: Sequence[Row]) -> list[str]:
+    """What makes a figure meaningless."""
+    failures = []
+    for row in rows:
+        where = f"fast node of {row['size_mb']} MiB"
+        if not row["verified"]:
+            failures.append(f"{where}: the job did not verify its data")
+        for step in row["steps"]:
+            deferred = step["delta"].get(flushes.DEFERRED, 0)
+            if not step["complete"]:
+                failures.append(
+                    f"{where}, {step['name']}: only {step['delta'].get(flushes.MIGRATED, 0)} "
+                    "pages were migrated in time"
+                )
+            if (" " in step["name"]) != bool(deferred) and step["name"] != "warm":
+                failures.append(f"{where}, {step['name']}: {deferred} pages were deferred")
+    return failures
+
+
+# --- showing -------------------------------------------------------------------
+
+
+def table(row: Row) -> list[list[str]]:
+    """A line for each pair of limits of one size."""
+    lines = [
+        [
+            "limits",
+            *("pages migrated", "deferred", "flushes per 1,000 pages", "less"),
+            *("received per 1,000 pages", "less", "held, mean", "held, most"),
+            *("seconds", "drained, pages by reason", "forced"),
+        ]
+    ]
+
+    def line(label: str, one: dict[str, Any], **more: str) -> list[str]:
+        return [
+            label,
+            f"{one['migrated']:,}",
+            _share(one["deferred_share"]),
+            _per(one["flushes_per_1000"]),
+            more.get("saved", "-"),
+            _per(one["received_per_1000"]),
+            more.get("saved_received", "-"),
+            more.get("mean", "-"),
+            more.get("most", "-"),
+            more.get("seconds", "-"),
+            _reasons(one["drained"]),
+            _reasons(one["forced"]),
+        ]
+
+    for name, off in off_steps(row).items():
+        lines.append(line(name, off))
+    for point in points(row):
+        lines.append(
+            line(
+                f"{point['max_pages']} pages, {point['max_age_ms']} ms",
+                point,
+                saved=_share(point["saved"]),
+                saved_received=_share(point["saved_received"]),
+                mean=f"{point['held_mean'] * PAGE_KIB:,.0f} KiB",
+                most=f"{point['held_max'] * PAGE_KIB:,.0f} KiB",
+                seconds=f"{point['seconds']:.1f}",
+            )
+        )
+    return lines
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _per(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}"
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {n:,}" for name, n in counts.items() if n) or "-"
+
+
+def verdict(rows: Sequence[Row]) -> list[str]:
+    """Which limits would do, by size."""
+    lines = []
+    for row in rows:
+        point = cheapest(points(row))
+        if point is None:
+            lines.append(f"Fast node of {row['size_mb']} MiB: no pair of limits saves anything")
+            continue
+        lines.append(
+            f"Fast node of {row['size_mb']} MiB: the least pages, and then the least age, that "
+            f"save {ENOUGH:.0%} of what the best limits save are {point['max_pages']} pages "
+            f"and {point['max_age_ms']} ms (flushes {_share(point['saved'])} less, at most "
+            f"{point['held_max'] * PAGE_KIB:,.0f} KiB seen held)"
+        )
+    return lines
+
+
+def svg(rows: Sequence[Row]) -> str:
+    """Flushes left over the pages that may be held, a line for each age, a plot for each size."""
+    plots = []
+    for row in rows:
+        found = points(row)
+        pages = sorted({point["max_pages"] for point in found})
+        if len(pages) < 2:
+            continue
+        lines = [
+            (
+                f"{age} ms",
+                [
+                    (math.log2(point["max_pages"]), point["left"])
+                    for point in found
+                    if point["max_age_ms"] == age and point["left"] is not None
+                ],
+            )
+            for age in sorted({point["max_age_ms"] for point in found})
+        ]
+        top = max(1.0, *(value for _, line in lines for _, value in line))
+        plots.append(
+            report.chart(
+                f"fast node of {row['size_mb']} MiB: flushes per page, 100 % is MIGRC off, by "
+                "max_pages",
+                lines,
+                [(math.log2(n), f"{n}") for n in pages],
+                [(n / 5, f"{20 * n} %") for n in range(math.floor(top * 5) + 1)],
+                first=math.log2(pages[0]),
+                last=math.log2(pages[-1]),
+                top_y=top,
+            )
+        )
+    return report.stack(plots) if plots else ""
+
+
+def markdown(facts: dict[str, Any]) -> str:
+    """The page for docs/results."""
+    rows = facts["rows"]
+    text = [
+        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
+        f"# {NAME}",
+        "",
+        "MIGRC under NUMA balancing: flushes saved against the pages that may be held and "
+        "their age.",
+        "",
+        f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
+        "",
+        *(f"- **Failed check:** {failure}." for failure in facts["failures"]),
+        *(f"- {line}." for line in verdict(rows)),
+        "",
+    ]
+    for row in rows:
+        text += [f"## Fast node of {row['size_mb']} MiB", "", *report.markdown_rows(table(row)), ""]
+    kernel = rows[0]["kernel"]
+    text += [
+        f"- The scenario `lookup` with {VCPUS} CPUs and as many threads. About {ROOM_MB} MiB of "
+        "the fast node are free when the job starts; the rest is reserved as huge pages that "
+        "nobody uses, so that sizes differ in watermarks and not in pressure.",
+        f"- Each line: {PAGES:,} pages or more migrated under these limits, after "
+        f"{SETTLE_PAGES:,} to get used to them, in one boot for each size. Less: than both steps "
+        "with MIGRC off together; by what these differ is noise.",
+        "- Flushes are all that were sent, those of deferred pages (drains) and forced ones "
+        "included, and those of NUMA balancing's scanner, which no limit can save.",
+        f"- Held: pages whose source is kept, seen every {Steps.poll_s:g} s, of both nodes "
+        "together. The limits are for each node.",
+        "- An age is guest time. Emulated, pages are migrated some fifty times slower than on "
+        "hardware, so fewer are held in that time than hardware would.",
+        f"- Emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs.",
+        f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
+        f"{kernel['base_version']}.",
+        "",
+    ]
+    if svg(rows):
+        text += [f"![flushes left by pages held and age]({NAME}.svg)", ""]
+    return "\n".join(text)
+
+
+# --- all together --------------------------------------------------------------
+
+
+def write(facts: dict[str, Any], directory: Path) -> None:
+    """migrc-curve.json, migrc-curve.md and migrc-curve.svg."""
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(facts, indent=1) + "\n"
+    (directory / f"{NAME}.json").write_text(text, encoding="utf-8")
+    (directory / f"{NAME}.md").write_text(markdown(facts), encoding="utf-8")
+    plot, path = svg(facts["rows"]), directory / f"{NAME}.svg"
+    path.unlink(missing_ok=True)
+    if plot:
+        path.write_text(plot, encoding="utf-8")
+
+
+def curve(
+    sizes: Sequence[int], max_pages: Sequence[int], max_ages_ms: Sequence[int], save: Path
+) -> bool:
+    """Measure, print and write; docs/results only if it is the usual curve."""
+    began = time.time()
+    steps = make_steps(max_pages, max_ages_ms)
+    rows = [
+        measure_size(
+            size, steps, "tiershift", f"[{number}/{len(sizes)}] fast {size} MiB", sys.stderr
+        )
+        for number, size in enumerate(sizes, 1)
+    ]
+    facts: dict[str, Any] = {
+        "schema": SCHEMA,
+        "command": scenario.command_line(sys.argv),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "seconds": round(time.time() - began, 1),
+        "host": scenario.host_info(),
+        "rows": rows,
+        "points": {row["size_mb"]: points(row) for row in rows},
+        "failures": check(rows),
+    }
+    for row in rows:
+        print(f"\nfast node of {row['size_mb']} MiB\n")
+        report.print_rows(table(row), sys.stdout)
+    print()
+    for line in verdict(rows):
+        print(f"  {line}")
+    for failure in facts["failures"]:
+        print(f"  FAILED CHECK: {failure}")
+    out = cache.sub("runs") / NAME
+    write(facts, out)
+    print(f"JSON, Markdown and plot: {out}")
+    if ([*sizes], [*max_pages], [*max_ages_ms]) == ([*SIZES], [*MAX_PAGES], [*MAX_AGES_MS]):
+        write(facts, save)
+    else:
+        print("other sizes or limits: docs/results is left as it is")
+    if facts["failures"]:
+        raise LabError("these figures do not count", "the FAILED CHECK lines above say why")
+    return True

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0
+"""MIGRC under torture: the selftests pass, and fail as soon as a safety step is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab import migrcfaults, selftests
+from lab.build import KernelImage
+from lab.ktap import Case
+from lab.migrcfaults import APPEND, CATCHES, SWITCHES, Catch
+from lab.selftests import Program
+
+PROGRAMS = (
+    "interface_test",
+    "reuse_test",
+    "gup_test",
+    "swap_test",
+    "unmap_test",
+    "race_test",
+    "write_test",
+    "life_test",
+    "isolate_test",
+    "limit_test",
+    "chain_test",
+    "merge_test",
+    "demote_test",
+    "storm_test",
+)
+# Those that a break needs a second or two to be found in; the others are for `make soak`
+QUICK = {
+    "wp-reuse.uffd.write",
+    "gup-gup.mem",
+    "batched-unmap.in_flight.munmap",
+    "write-writable.plain.write",
+    "release-life.keep",
+    "late-reuse.uffd.write",
+    "unmasked-life.drain",
+    "reason-reason.syscall",
+    "off-switching.off",
+    "cap-limit.cap",
+}
+
+
+def _run(kernel: KernelImage, out_dir: Path, seconds: int) -> dict[str, list[Case]]:
+    wanted = tuple(
+        Program(name, timeout_s=300 + 60 * seconds, before=f"export MIGRC_SECONDS={seconds}")
+        for name in PROGRAMS
+    )
+    return selftests.run_programs(
+        kernel,
+        selftests.programs(kernel, "migrc"),
+        wanted,
+        migrcfaults.machine(),
+        out_dir,
+        prepare=migrcfaults.only(None),
+        append=APPEND,
+    )
+
+
+def _report(subtests: pytest.Subtests, cases: dict[str, list[Case]]) -> None:
+    for program, found in cases.items():
+        for case in found:
+            with subtests.test(msg=f"{program}: {case.name}"):
+                if case.outcome == "skip":
+                    pytest.skip(case.reason or "the selftest gives no reason")
+                assert case.outcome == "pass", case.reason or "not ok"
+
+
+def test_migrc_selftests(
+    torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    cases = _run(torture_kernel, out_dir, 1)
+    assert sum(case.outcome == "pass" for found in cases.values() for case in found) > 50
+    _report(subtests, cases)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flavour", ["torture", "debug"])
+def test_migrc_selftests_for_long(
+    flavour: str, request: pytest.FixtureRequest, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """Ten seconds each, on the debug kernel as well."""
+    kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
+    _report(subtests, _run(kernel, out_dir, 10))
+
+
+def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Path) -> None:
+    selftests.run_programs(
+        kernel,
+        selftests.programs(kernel, "migrc"),
+        tuple(migrcfaults.program(catch, migrcfaults.SECONDS) for catch in catches),
+        migrcfaults.machine(),
+        out_dir,
+        prepare=f"ls {SWITCHES} > {out_dir}/switches",
+        append=APPEND,
+    )
+    missed = [
+        catch.label
+        for catch in catches
+        if not migrcfaults.caught(
+            catch,
+            (out_dir / f"{catch.label}.log").read_text(errors="replace"),
+            int((out_dir / f"{catch.label}.code").read_text()),
+        )
+    ]
+    assert missed == []
+    # None is without a test.
+    found = set(re.findall(r"^fault_(\w+)$", (out_dir / "switches").read_text(), re.MULTILINE))
+    assert found == {catch.switch for catch in CATCHES}
+
+
+def test_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:
+    """With a safety step left out, the selftest that guards it must fail, and say why."""
+    quick = tuple(catch for catch in CATCHES if catch.label in QUICK)
+    assert len(quick) == len(QUICK)
+    _assert_noticed(torture_kernel, quick, out_dir)
+
+
+@pytest.mark.long
+def test_more_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:
+    """Too long for `make test`: `make soak` runs it.  Each row one by one: lab migrc-faults."""
+    _assert_noticed(torture_kernel, CATCHES, out_dir)
+
+
+def test_a_failure_for_another_reason_does_not_count() -> None:
+    catch = CATCHES[0]
+    log = "TAP version 13\n1..1\n# {}\nnot ok 1 reuse.fork.write\n"
+    assert migrcfaults.caught(catch, log.format("stale read: CPU 3 read number 1"), 1)
+    assert not migrcfaults.caught(catch, log.format("nothing was tested"), 1)
+    assert not migrcfaults.caught(catch, log.format("stale read").replace("not ok", "ok"), 0)
+    # Killed before it was done
+    assert not migrcfaults.caught(catch, "TAP version 13\n1..1\n# stale read\n", 137)
