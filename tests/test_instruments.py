@@ -150,9 +150,8 @@ def test_watch_known_answers(
     pages = seen["pages"]
     assert pages >= 4096, seen
     # Those that the moving itself holds stay where they are.
-    assert about(seen["promotions"], 3 * pages), seen
-    assert about(seen["promoted_again"], 2 * pages), seen
-    assert about(seen["demotions"], 2 * pages), seen
+    for what, times in (("promotions", 3), ("promoted_again", 2), ("demotions", 2)):
+        assert abs(seen[what] - times * pages) <= 0.01 * pages, seen
 
 
 def test_copies_known_answers(
@@ -308,6 +307,9 @@ def test_insn_known_answers(
         assert sum(samples[-1].nodes[0]) == 0
 
 
+OWN_PAGES = 12
+
+
 def test_tlb_known_answers(
     base_kernel: KernelImage,
     two_tier: Topology,
@@ -341,11 +343,15 @@ def test_tlb_known_answers(
         assert tlb.entries == entries
         if name == "ka_touch":
             assert about(tlb.accesses[0], accesses)
-        # A switch to another process in between empties the model.
-        assert fills <= tlb.fills[0] <= fills + entries * switches + STRAY
+        # A switch to another process in between empties the model.  After each mprotect()
+        # the program's own code, data and stack are filled in again as well.
+        own = OWN_PAGES * 2000 if name == "ka_insn" and fills else 0
+        assert fills <= tlb.fills[0] <= fills + own + entries * switches + STRAY
         assert tlb.fills[0] <= tlb.accesses[0]
     flushing = found[2]
-    assert 2000 <= flushing.flushed([0], switches=False) <= 2050
+    # The mprotect() that gives write permission back flushes with some kernels, too.
+    flushed = flushing.flushed([0], switches=False)
+    assert any(known <= flushed <= known + 50 for known in (2000, 4000)), flushed
     assert {flush.what for flush in flushing.flushes} <= {"cr3", "cr4", "invlpg", "invpcid"}
     assert found[3].flushed([0], switches=False) < 10
 
