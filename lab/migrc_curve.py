@@ -37,12 +37,13 @@ SIZES = (512, 1024, 2048, 4096, 8192)
 MAX_PAGES = (32, 128, 512, 1024, 4096)
 MAX_AGES_MS = (10, 100, 1000)
 ENOUGH = 0.95  # of the best saving
+SOME = 0.05  # less than that is noise
 
 VCPUS = 4
 SWEEP_OPS = 1_000_000
-ROOM_MB = 160  # free of the fast node when the job starts
+ROOM_MB = 64  # free of the fast node when the job starts
 SETTLE_PAGES, PAGES = 3000, 12000  # migrated, before and in a step
-WARM_PAGES = 2 * ROOM_MB * 256  # until hardly a page of the fast node is as it was written
+WARM_PAGES = 2 * ROOM_MB * 256  # until the fast node is full, and for a while
 STEP_LIMIT_S, WARM_LIMIT_S = 60, 180
 PAGE_KIB = 4
 
@@ -54,7 +55,8 @@ free=$(awk '$3 == "MemFree:" { print int($4 / 1024) }' $node/meminfo)
 want=$(( (free - @ROOM@) / 2 ))
 [ $want -gt 0 ] || want=0
 echo $want > $node/hugepages/hugepages-2048kB/nr_hugepages
-[ "$(cat $node/hugepages/hugepages-2048kB/nr_hugepages)" = $want ]
+got=$(cat $node/hugepages/hugepages-2048kB/nr_hugepages)
+[ $((want - got)) -le $((want / 100 + 8)) ] || { echo "$got of $want huge pages"; exit 1; }
 """
 
 Row = dict[str, Any]
@@ -182,6 +184,10 @@ def points(row: Row) -> list[dict[str, Any]]:
                     here["received_per_1000"], base["received_per_1000"]
                 ),
                 "left": _ratio(here["flushes_per_1000"], base["flushes_per_1000"]),
+                # Of MIGRC alone, whatever else is flushed meanwhile
+                "pages_per_flush": _ratio(
+                    here["deferred"], (here["drains"] or 0) + sum(here["forced"].values())
+                ),
             }
         )
     return found
@@ -203,7 +209,7 @@ def off_steps(row: Row) -> dict[str, dict[str, Any]]:
 def cheapest(found: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Of the pairs that save ENOUGH of what the best does: least pages, then least age."""
     best = max((point["saved"] or 0.0 for point in found), default=0.0)
-    good = [point for point in found if best > 0 and (point["saved"] or 0.0) >= ENOUGH * best]
+    good = [point for point in found if best > SOME and (point["saved"] or 0.0) >= ENOUGH * best]
     return min(good, key=lambda point: (point["max_pages"], point["max_age_ms"]), default=None)
 
 
@@ -235,7 +241,8 @@ def table(row: Row) -> list[list[str]]:
         [
             "limits",
             *("pages migrated", "deferred", "flushes per 1,000 pages", "less"),
-            *("received per 1,000 pages", "less", "held, mean", "held, most"),
+            *("received per 1,000 pages", "less", "deferred pages per flush of theirs"),
+            *("not deferred, by reason", "held, mean", "held, most"),
             *("seconds", "drained, pages by reason", "forced"),
         ]
     ]
@@ -249,6 +256,8 @@ def table(row: Row) -> list[list[str]]:
             more.get("saved", "-"),
             _per(one["received_per_1000"]),
             more.get("saved_received", "-"),
+            more.get("pages_per_flush", "-"),
+            _reasons(one["skipped"]),
             more.get("mean", "-"),
             more.get("most", "-"),
             more.get("seconds", "-"),
@@ -265,6 +274,7 @@ def table(row: Row) -> list[list[str]]:
                 point,
                 saved=_share(point["saved"]),
                 saved_received=_share(point["saved_received"]),
+                pages_per_flush=_per(point["pages_per_flush"]),
                 mean=f"{point['held_mean'] * PAGE_KIB:,.0f} KiB",
                 most=f"{point['held_max'] * PAGE_KIB:,.0f} KiB",
                 seconds=f"{point['seconds']:.1f}",
@@ -364,7 +374,8 @@ def markdown(facts: dict[str, Any]) -> str:
         f"{SETTLE_PAGES:,} to get used to them, in one boot for each size. Less: than both steps "
         "with MIGRC off together; by what these differ is noise.",
         "- Flushes are all that were sent, those of deferred pages (drains) and forced ones "
-        "included, and those of NUMA balancing's scanner, which no limit can save.",
+        "included, and those of NUMA balancing's scanner and of what is promoted while it scans, "
+        "which no limit can save. Deferred pages per flush of theirs leaves these out.",
         f"- Held: pages whose source is kept, seen every {Steps.poll_s:g} s, of both nodes "
         "together. The limits are for each node.",
         "- An age is guest time. Emulated, pages are migrated some fifty times slower than on "

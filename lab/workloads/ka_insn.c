@@ -10,8 +10,8 @@
  *   rep	rep stosb of 64 bytes, and 4 other instructions
  *   getppid	the system call: its kernel symbol is executed TIMES times
  *   phases	getppid TIMES times in phase 1, twice that in phase 2
- *   flush	64 pages become read-only, which flushes the TLB of this CPU, then
- *		writable again; each of them is stored to
+ *   flush	64 pages become read-only, then writable again, each of which flushes
+ *		the TLB of this CPU; then each of them is stored to
  *   empty	nothing
  */
 #define _GNU_SOURCE
