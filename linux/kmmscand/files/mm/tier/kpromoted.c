@@ -711,7 +711,9 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
 	/* What even the group has to reach of which the least is demanded */
 	points = warm ? p->groups.min_score + points : 0;
-	WRITE_ONCE(thresholds[p->nid], max(threshold, points));
+	/* By weight a group may get pages that are colder than those that others wait with. */
+	WRITE_ONCE(thresholds[p->nid],
+		   max(kpromoted_shares_by_weight(&p->shares) ? least : threshold, points));
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
 	/*
 	 * Only what the scanners have found since says something about the window.

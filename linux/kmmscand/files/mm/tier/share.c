@@ -24,7 +24,9 @@
  * with the default weight.  Of its grant a group takes the hottest pages.  When
  * nobody has anything left of his grant, or all that have it have been asked for every
  * page in the table, comes the next round, until what the promoter can afford is used.  So
- * nothing is left that somebody could use.
+ * nothing is left that somebody could use.  While a promoter waits for bandwidth, scores
+ * change: who does not find the pages that it has been counting on is asked once more, and
+ * takes any.
  * What is left of a grant at the end of an epoch, because time was over, and what a large
  * folio has taken too much, is kept for the next epoch, as long as the group has pages
  * that want to be promoted.  Therefore shares are right over some epochs, to the
@@ -72,6 +74,7 @@ struct kpromoted_share {
 	unsigned int threshold;
 	unsigned long hot;		/* pages to be taken that reach the threshold */
 	unsigned long warm;		/* and of one point less */
+	bool any;			/* score will do that may be promoted */
 	long credit;			/* units granted and not used, or a debt */
 	struct list_head claims;	/* of those below, and its own */
 	struct share_claim self;
@@ -95,6 +98,7 @@ static void share_refresh(struct kpromoted_share *share)
 	share->limited = share->max != PAGE_COUNTER_MAX || (parent && parent->limited);
 	share->child.weight = max(weight, 1U);
 	share->room = ULONG_MAX;
+	share->any = false;
 	memset(share->own, 0, sizeof(share->own));
 }
 
@@ -396,6 +400,12 @@ static void share_plan(struct kpromoted_share *share, unsigned int least, unsign
 {
 	unsigned int score;
 
+	if (share->any) {
+		share->threshold = least;
+		share->hot = pages;
+		share->warm = 0;
+		return;
+	}
 	share->hot = 0;
 	for (score = HOTNESS_MAX_SCORE; score >= max(least, 1U); score--) {
 		if (share->hot + share->own[score] > pages)
@@ -454,7 +464,9 @@ unsigned long kpromoted_shares_grant(struct kpromoted_shares *shares, unsigned i
  * kpromoted_shares_walked - all groups have been asked for each page
  * @shares: of the promoter
  *
- * Who has something left does not want it, or is at its limit.
+ * Who has something left has been looking for pages that were hotter when they were counted.
+ * It gets another chance, to take what there is.  If it has had that, it does not want any
+ * more, or is at its limit.
  *
  * Context: any.
  */
@@ -465,6 +477,10 @@ void kpromoted_shares_walked(struct kpromoted_shares *shares)
 	list_for_each_entry(share, &shares->list, node) {
 		if (share->credit <= 0)
 			continue;
+		if (!share->any) {
+			share->any = true;
+			continue;
+		}
 		share->credit = 0;
 		memset(share->own, 0, sizeof(share->own));
 	}
