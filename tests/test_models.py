@@ -142,9 +142,9 @@ def test_a_model_with_an_error_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_counterexample_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "--trail", "unmap:MUT_UNCOUNTED"]) == 0
+    assert main(["models", "--trail", "unmap:MUT_BATCHED"]) == 0
     steps = capsys.readouterr().out
     assert "text of failed assertion: assert(I" in steps
     assert "trail ends after" in steps
     assert main(["models", "--trail", "unmap:MUT_NOTHING"]) == 1
-    assert "MUT_UNCOUNTED" in capsys.readouterr().err
+    assert "MUT_BATCHED" in capsys.readouterr().err

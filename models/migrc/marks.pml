@@ -17,6 +17,7 @@
  *	MUT_CLEAR_GEN	I4 I6	deferrals are numbered by drains, not one by one
  *	MUT_CLEAR_ANY	I4 I6	the mark is cleared although a newer deferral has come
  *	MUT_COLLISION	I4 I6	the mark of another mm is taken while it is pending
+ *	MUT_TAKE_LATE	I4 I6	who takes it says that its own first deferral is flushed
  *	MUT_TWO_DRAINS	I4 I6	drains are not serialised: the later one is done first
  *	MUT_DONE_EARLY	I4 I6	migrc_done moves before the other CPUs have flushed
  *	MUT_SEQ_LATE	I4 I6	a drain reads migrc_seq after it has taken the CPUs
@@ -92,7 +93,13 @@ inline migrate(page, m)
 		if
 		:: mark_mm != m ->
 			atomic { REACHED(R_TAKEN, mark_mm); mark_mm = m };
-			mark_flushed = 0
+#ifdef MUT_SEQ_APART
+			mark_flushed = number - 1	/* this is not its mistake */
+#elif defined(MUT_TAKE_LATE)
+			mark_flushed = seq_now + 1
+#else
+			mark_flushed = seq_now
+#endif
 		:: else
 		fi;
 		atomic {

@@ -17,7 +17,8 @@
  *	MUT_OTHER	I1 I4	the other mm is flushed, the writer's is not
  *	MUT_COPY	I1	a write to a copy does not flush (ptep_clear_flush())
  *	MUT_ZAP		I1	munmap() drops its reference before it has flushed
- *	MUT_BATCHED	I1	munmap() does not look at mm->tlb_flush_batched
+ *	MUT_BATCHED	I1	munmap()'s flush_tlb_batched_pending() leaves out migrc_flush_mm()
+ *	MUT_RECLAIM	I1	it leaves out what reclaim has unmapped (mm->tlb_flush_batched)
  *	MUT_UNLOCKED	I1	reuse while migration still has the destination
  */
 #include "common.pml"
@@ -31,11 +32,11 @@
 #define NO_FRAME(m) (tlb[m] != 1 && tlb[m] != 2)
 #define HAS(m) (pte[m] == folio || pte[m] == SWAP)
 
-hidden byte R_STALE, R_REUSE, R_COPY, R_FORCED, R_SWAP_REUSE, R_BOTH, R_ENTRY;
+hidden byte R_STALE, R_REUSE, R_COPY, R_FORCED, R_SWAP_REUSE, R_BOTH, R_ENTRY, R_MARK;
 
 byte pte[2] = 1;
 bool pte_w[2], ptl[2], wrote[2];
-bool mark[2], batched[2];		/* the mm's slot; mm->tlb_flush_batched */
+bool mark[2], batched[2];		/* the mm's slot; mm->tlb_flush_batched, of reclaim */
 byte tlb[2] = 1;
 byte data[5];
 byte folio = 1, extra;			/* of the shared folio: references but for the PTEs */
@@ -55,6 +56,7 @@ end:
 	od
 }
 
+/* For a write in place */
 inline migrc_flush_mm(m)
 {
 	if
@@ -146,8 +148,17 @@ active proctype munmap()
 	bool present, held;
 
 	lock(ptl[1]);
+	/* flush_tlb_batched_pending(): migrc_flush_mm() */
 #ifndef MUT_BATCHED
-	/* flush_tlb_batched_pending() */
+	if
+	:: mark[1] ->
+		atomic { REACHED(R_MARK, folio == 1 && pte[1] == MIGRATION && !batched[1]); tlb[1] = 0 };
+		mark[1] = false
+	:: else
+	fi;
+#endif
+	/* flush_tlb_reclaim_pending() */
+#ifndef MUT_RECLAIM
 	if
 	:: batched[1] ->
 		tlb[1] = 0;
@@ -184,7 +195,10 @@ inline unmap(m, entry, defers)
 	if
 	:: pte[m] == folio && !pte_w[m] ->
 		pte[m] = entry;
-		atomic { batched[m] = true; mark[m] = mark[m] || defers }
+		if
+		:: defers -> mark[m] = true
+		:: else -> batched[m] = true
+		fi
 	:: else
 	fi;
 	unlock(ptl[m])
@@ -213,7 +227,7 @@ active proctype migrate()
 		data[2] = data[1];
 		folio = 2
 	}
-	:: else
+	:: true			/* migrate_folio_undo_src(): somebody has a reference */
 	fi;
 #ifdef MUT_UNLOCKED
 	extra--;

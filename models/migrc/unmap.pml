@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Changes of a PTE that find the flush of a deferral through mm->tlb_flush_batched.
+ * Changes of a PTE that find the mark by flush_tlb_batched_pending().
  *
  * One mm with two pages under two page-table locks; a CPU that reads both.  Each page is
  * migrated once, deferred, and then unmapped, moved away or made writable by a system
  * call: zap_pte_range(), move_ptes(), change_pte_range() (and madvise alike) begin with
- * flush_tlb_batched_pending() and do not know of marks.  What they find in the PTE may be
- * the migration entry: then they themselves do not flush anything.
+ * flush_tlb_batched_pending(), which calls migrc_flush_mm().  What they find in the PTE may
+ * be the migration entry: then they themselves do not flush anything.  A drain may be first.
+ * What reclaim has unmapped, and mm->tlb_flush_batched, is the base kernel's: not here.
  *
  * I4 when mprotect() makes a PTE writable, no TLB has an old translation
  * I5 when munmap(), mremap() or madvise() return, no TLB has any translation of the page
  *
  * Each of these switches must give a counterexample:
- *	MUT_UNCOUNTED	I4 I5	a deferral does not count mm->tlb_flush_batched up
- *	MUT_COUNT_FIRST	I4 I5	it is counted up before the PTE is cleared
- *	MUT_COUNT_LATE	I5	it is counted up after the page-table lock is released
- *	MUT_NO_CHECK	I4 I5	the system calls do not look
- *	MUT_LOST_COUNT	I4 I5	what is counted during such a flush is taken for flushed
+ *	MUT_BATCHED	I4 I5	flush_tlb_batched_pending() does not call migrc_flush_mm()
+ *	MUT_UNLOCKED	I4 I5	it does before the page-table lock is taken
+ *	MUT_MARK_FIRST	I4 I5	the mark is set before the PTE is cleared
+ *	MUT_MARK_LATE	I5	the mark is set after the page-table lock is released
+ *	MUT_LOST_MARK	I4 I5	what is deferred during such a flush is taken for flushed
  */
 #include "common.pml"
 
@@ -25,12 +26,13 @@
 #define B 2
 #define MIGRATION 3
 
-hidden byte R_ENTRY, R_STALE, R_CONCURRENT, R_CHANGED;
+hidden byte R_ENTRY, R_STALE, R_CONCURRENT, R_NEWER, R_DRAINED, R_CHANGED;
 
 byte pte[2] = A;
 byte tlb[2];
 bool ptl[2], writable;
-byte batched, batched_flushed;		/* the two halves of mm->tlb_flush_batched */
+byte mark_seq, mark_flushed;		/* of the mm all the time: marks.pml */
+byte migrc_done;
 
 active proctype reader()
 {
@@ -51,17 +53,17 @@ proctype migrate(byte page)
 	lock(ptl[page]);
 	if
 	:: pte[page] == A ->
-#ifdef MUT_COUNT_FIRST
-		batched++;
+#ifdef MUT_MARK_FIRST
+		mark_seq++;
 #endif
 		pte[page] = MIGRATION;		/* ptep_get_and_clear() */
-		/* migrc_defer_pte(): count_tlb_flush_batched() */
-#if !defined(MUT_COUNT_FIRST) && !defined(MUT_COUNT_LATE) && !defined(MUT_UNCOUNTED)
-		batched++;
+		/* migrc_defer_pte(): migrc_set_mark() */
+#if !defined(MUT_MARK_FIRST) && !defined(MUT_MARK_LATE)
+		mark_seq++;
 #endif
 		unlock(ptl[page]);
-#ifdef MUT_COUNT_LATE
-		batched++;
+#ifdef MUT_MARK_LATE
+		mark_seq++;
 #endif
 		/* remove_migration_ptes() */
 		lock(ptl[page]);
@@ -74,28 +76,48 @@ proctype migrate(byte page)
 	unlock(ptl[page])
 }
 
-/* under the page-table lock */
-inline flush_tlb_batched_pending()
+/* migrc_flush_all(); whom it flushes and what it frees: lifetime.pml, tlbgen.pml */
+active proctype drain()
 {
-#ifndef MUT_NO_CHECK
-	seen = batched;
+	byte seq;
+
+	seq = mark_seq;
+	flush_tlb_mm();
+	migrc_done = seq
+}
+
+inline migrc_flush_mm()
+{
+	seq = mark_seq;
 	if
-	:: seen != batched_flushed ->
-		flush_tlb_mm();		/* arch_flush_tlb_batched_pending() */
+	:: seq > mark_flushed && seq > migrc_done ->
+		flush_tlb_mm();
 		atomic {
-			REACHED(R_CONCURRENT, seen != batched);
+			REACHED(R_NEWER, seq != mark_seq);
 			if
-#ifdef MUT_LOST_COUNT
-			:: true -> batched_flushed = batched
+#ifdef MUT_LOST_MARK
+			:: true -> mark_flushed = mark_seq
 #else
-			:: batched == seen -> batched_flushed = seen	/* atomic_cmpxchg() */
+			:: mark_flushed < seq -> mark_flushed = seq
 #endif
-			:: else
+			:: else -> REACHED(R_CONCURRENT, true)
 			fi
 		}
-	:: else
+	:: else -> REACHED(R_DRAINED, seq > mark_flushed)
 	fi;
-	seen = 0
+	seq = 0
+}
+
+inline lock_and_flush(page)
+{
+#ifdef MUT_UNLOCKED
+	migrc_flush_mm();
+#endif
+	lock(ptl[page]);
+	/* flush_tlb_batched_pending() */
+	atomic { REACHED(R_STALE, pte[page] == B && tlb[page] == A) };
+#if !defined(MUT_BATCHED) && !defined(MUT_UNLOCKED)
+	migrc_flush_mm()
 #else
 	skip
 #endif
@@ -104,12 +126,10 @@ inline flush_tlb_batched_pending()
 /* zap_pte_range(), move_ptes() for the old address */
 proctype unmap(byte page)
 {
-	byte seen;
+	byte seq;
 	bool present;
 
-	lock(ptl[page]);
-	atomic { REACHED(R_STALE, pte[page] == B && tlb[page] == A) };
-	flush_tlb_batched_pending();
+	lock_and_flush(page);
 	atomic {
 		present = (pte[page] == A || pte[page] == B);
 		REACHED(R_ENTRY, pte[page] == MIGRATION);
@@ -128,10 +148,9 @@ proctype unmap(byte page)
 /* change_pte_range() that makes the page writable at once */
 proctype mprotect(byte page)
 {
-	byte seen;
+	byte seq;
 
-	lock(ptl[page]);
-	flush_tlb_batched_pending();
+	lock_and_flush(page);
 	if
 	:: pte[page] == A || pte[page] == B ->
 		atomic {

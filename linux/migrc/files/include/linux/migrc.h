@@ -13,19 +13,25 @@
 #include <linux/migrate_mode.h>
 #include <linux/mm_types.h>
 
+struct page_ext_operations;
 struct seq_file;
+struct vm_fault;
 
 /**
  * enum migrc_site - where a whole address space had to be flushed at once
  * @MIGRC_FORCE_WP:	a read-only PTE becomes writable in a fault
  * @MIGRC_FORCE_SWAP:	a swapped-out page is mapped writable
  * @MIGRC_FORCE_GUP:	FOLL_FORCE writes to a page without a writable PTE
+ * @MIGRC_FORCE_NUMA:	a PTE becomes writable after a hint fault
+ * @MIGRC_FORCE_UNMAP:	munmap, mprotect, madvise, mremap: flush_tlb_batched_pending()
  * @NR_MIGRC_SITES:	number of sites
  */
 enum migrc_site {
 	MIGRC_FORCE_WP,
 	MIGRC_FORCE_SWAP,
 	MIGRC_FORCE_GUP,
+	MIGRC_FORCE_NUMA,
+	MIGRC_FORCE_UNMAP,
 	NR_MIGRC_SITES
 };
 
@@ -87,9 +93,11 @@ void __migrc_settle(struct migrc_batch *batch);
 bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval,
 		       unsigned long addr);
 void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site);
+bool __migrc_hint_fault_writable(struct vm_fault *vmf);
 bool __migrc_drain(enum migrc_reason reason);
 pte_t __migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, struct folio *src,
 			  struct folio *dst);
+void __migrc_wrote(struct mm_struct *mm, struct folio *folio);
 bool migrc_may_defer(struct migrc_batch *batch, struct folio *src);
 bool migrc_fork_begin(struct mm_struct *mm);
 void migrc_fork_end(struct mm_struct *mm, bool begun);
@@ -117,6 +125,11 @@ static inline bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct
 }
 
 static inline void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site) { }
+static inline bool __migrc_hint_fault_writable(struct vm_fault *vmf)
+{
+	return true;
+}
+
 static inline bool __migrc_drain(enum migrc_reason reason)
 {
 	return false;
@@ -133,6 +146,7 @@ static inline pte_t __migrc_restore_pte(pte_t pte, struct vm_area_struct *vma,
 	return pte;
 }
 
+static inline void __migrc_wrote(struct mm_struct *mm, struct folio *folio) { }
 static inline bool migrc_fork_begin(struct mm_struct *mm)
 {
 	return false;
@@ -143,10 +157,41 @@ static inline void migrc_vmstat_show(struct seq_file *m) { }
 
 #endif /* CONFIG_MIGRC */
 
+#ifdef CONFIG_MIGRC_PROMOTE
+
+void __migrc_scan_begin(struct mm_struct *mm);
+void __migrc_scan_end(struct mm_struct *mm);
+bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target, int *nid,
+			   bool *writable);
+
+#else
+
+static inline void __migrc_scan_begin(struct mm_struct *mm) { }
+static inline void __migrc_scan_end(struct mm_struct *mm) { }
+static inline bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target,
+					 int *nid, bool *writable)
+{
+	return false;
+}
+
+#endif /* CONFIG_MIGRC_PROMOTE */
+
 #ifdef CONFIG_MIGRC_DEBUG
 void migrc_check_copy(struct folio *src, struct folio *dst);
 #else
 static inline void migrc_check_copy(struct folio *src, struct folio *dst) { }
+#endif
+
+#ifdef CONFIG_MIGRC_GENERATION
+extern struct page_ext_operations migrc_generation_ops;
+
+void migrc_check_writable(struct mm_struct *mm, pte_t pte);
+void migrc_check_cleared(struct mm_struct *mm, pte_t pte);
+void migrc_generation_free(struct page *page, unsigned int order);
+#else
+static inline void migrc_check_writable(struct mm_struct *mm, pte_t pte) { }
+static inline void migrc_check_cleared(struct mm_struct *mm, pte_t pte) { }
+static inline void migrc_generation_free(struct page *page, unsigned int order) { }
 #endif
 
 /**
@@ -241,6 +286,21 @@ static inline void migrc_flush_mm(struct mm_struct *mm, enum migrc_site site)
 }
 
 /**
+ * migrc_hint_fault_writable - may a hint fault map its page writable?
+ * @vmf: the fault
+ *
+ * If a write has to be let through, what was deferred is flushed.  A read may as well map the
+ * page read-only.
+ *
+ * Context: under the page-table lock.
+ * Return: whether.
+ */
+static inline bool migrc_hint_fault_writable(struct vm_fault *vmf)
+{
+	return !migrc_on() || __migrc_hint_fault_writable(vmf);
+}
+
+/**
  * migrc_restore_pte - the last word on a writable PTE that maps a page where it has moved
  * @pte:	the PTE
  * @vma:	where
@@ -254,6 +314,66 @@ static inline pte_t migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, str
 				      struct folio *dst)
 {
 	return migrc_on() ? __migrc_restore_pte(pte, vma, src, dst) : pte;
+}
+
+/**
+ * migrc_wrote - a read-only page becomes writable in a fault: remember that it was written
+ * @mm:		address space
+ * @folio:	that is about to be written; anonymous
+ *
+ * Context: under the page-table lock.
+ */
+static inline void migrc_wrote(struct mm_struct *mm, struct folio *folio)
+{
+	if (migrc_on())
+		__migrc_wrote(mm, folio);
+}
+
+/**
+ * migrc_scan_begin - NUMA balancing is about to take away access to pages
+ * @mm: address space
+ *
+ * Context: any.
+ * Return: to be passed to migrc_scan_end().
+ */
+static inline bool migrc_scan_begin(struct mm_struct *mm)
+{
+	if (!migrc_on())
+		return false;
+	__migrc_scan_begin(mm);
+	return true;
+}
+
+/**
+ * migrc_scan_end - NUMA balancing has flushed
+ * @mm:		address space
+ * @begun:	from migrc_scan_begin()
+ *
+ * Context: any.
+ */
+static inline void migrc_scan_end(struct mm_struct *mm, bool begun)
+{
+	if (begun)
+		__migrc_scan_end(mm);
+}
+
+/**
+ * migrc_promote_later - leave the promotion of a page to a worker
+ * @vmf:	a hint fault
+ * @folio:	that the faulting PTE maps
+ * @target:	node that it should move to
+ * @nid:	node that the fault is accounted to; may be changed
+ * @writable:	whether the PTE will be writable; may be cleared
+ *
+ * Done if the page cannot be migrated now without a flush for it alone.
+ *
+ * Context: under the page-table lock.
+ * Return: whether the fault is to map the page again instead of migrating it.
+ */
+static inline bool migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target,
+				       int *nid, bool *writable)
+{
+	return migrc_on() && __migrc_promote_later(vmf, folio, target, nid, writable);
 }
 
 /**

@@ -10,7 +10,8 @@
  * The checks: the contents of a source are the same when it is queued as those of its
  * destination were when they were copied, and do not change until it is released; then
  * it is overwritten, so that whoever still reads it by a stale TLB entry gets rubbish.  A
- * source that has a memory error is read once more by that, before it is marked.
+ * source that has a memory error is read once more by that, before it is marked.  What
+ * generation.c checks is told there.
  */
 
 #include <linux/debugfs.h>
@@ -18,6 +19,7 @@
 #include <linux/highmem.h>
 #include <linux/jhash.h>
 #include <linux/mm.h>
+#include <linux/ratelimit.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
@@ -37,7 +39,8 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_WP]		= "fault_wp",
 	[MIGRC_FAULT_SWAP]		= "fault_swap",
 	[MIGRC_FAULT_GUP]		= "fault_gup",
-	[MIGRC_FAULT_BATCHED]		= "fault_batched",
+	[MIGRC_FAULT_NUMA]		= "fault_numa",
+	[MIGRC_FAULT_UNMAP]		= "fault_unmap",
 	[MIGRC_FAULT_WRITE]		= "fault_write",
 	[MIGRC_FAULT_PENDING]		= "fault_pending",
 	[MIGRC_FAULT_FORK]		= "fault_fork",
@@ -52,6 +55,8 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_CAP]		= "fault_cap",
 	[MIGRC_FAULT_AGE]		= "fault_age",
 	[MIGRC_FAULT_PRESSURE]		= "fault_pressure",
+	[MIGRC_FAULT_AT_ONCE]		= "fault_at_once",
+	[MIGRC_FAULT_FORGET]		= "fault_forget",
 };
 
 /**
@@ -63,6 +68,17 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 bool migrc_defer_syscalls(void)
 {
 	return READ_ONCE(migrc_syscalls);
+}
+
+/**
+ * migrc_checking - are the checks on?
+ *
+ * Context: any.
+ * Return: whether.
+ */
+bool migrc_checking(void)
+{
+	return READ_ONCE(migrc_check);
 }
 
 /**
@@ -78,6 +94,8 @@ bool migrc_fault_site(enum migrc_site site)
 		[MIGRC_FORCE_WP]	= MIGRC_FAULT_WP,
 		[MIGRC_FORCE_SWAP]	= MIGRC_FAULT_SWAP,
 		[MIGRC_FORCE_GUP]	= MIGRC_FAULT_GUP,
+		[MIGRC_FORCE_NUMA]	= MIGRC_FAULT_NUMA,
+		[MIGRC_FORCE_UNMAP]	= MIGRC_FAULT_UNMAP,
 	};
 
 	return READ_ONCE(migrc_faults[fault[site]]);
@@ -160,10 +178,11 @@ void migrc_check_copy(struct folio *src, struct folio *dst)
 {
 	u32 sum;
 
+	migrc_generation_move(&src->page, &dst->page);
 	if (!READ_ONCE(migrc_check))
 		return;
 	sum = migrc_checksum(src);
-	WARN_ONCE(sum != migrc_checksum(dst), "migrc: source written while it was copied\n");
+	WARN_RATELIMIT(sum != migrc_checksum(dst), "migrc: source written while it was copied\n");
 	/* Free for use since the source has lost its swap entry, if it had one */
 	src->private = (void *)(unsigned long)(sum | 1);
 }
@@ -197,7 +216,7 @@ void migrc_check_released(struct folio *src)
 	src->private = NULL;
 	if (PageHWPoison(&src->page))
 		return;
-	WARN_ONCE((migrc_checksum(src) | 1) != sum, "migrc: source written while it waited\n");
+	WARN_RATELIMIT((migrc_checksum(src) | 1) != sum, "migrc: source written while it waited\n");
 	addr = kmap_local_folio(src, 0);
 	memset(addr, MIGRC_POISON, PAGE_SIZE);
 	kunmap_local(addr);

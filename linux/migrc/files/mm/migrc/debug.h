@@ -14,7 +14,8 @@
  * @MIGRC_FAULT_WP:		flush in wp_page_reuse()
  * @MIGRC_FAULT_SWAP:		flush in do_swap_page()
  * @MIGRC_FAULT_GUP:		flush for FOLL_FORCE
- * @MIGRC_FAULT_BATCHED:	deferrals count up mm->tlb_flush_batched
+ * @MIGRC_FAULT_NUMA:		flush in do_numa_page()
+ * @MIGRC_FAULT_UNMAP:		flush for munmap, mprotect and the like
  * @MIGRC_FAULT_WRITE:		writable PTEs are not deferred
  * @MIGRC_FAULT_PENDING:	nothing is deferred while the address space is being flushed
  * @MIGRC_FAULT_FORK:		fork says that it flushes
@@ -29,13 +30,16 @@
  * @MIGRC_FAULT_CAP:		limit by number
  * @MIGRC_FAULT_AGE:		limit by age
  * @MIGRC_FAULT_PRESSURE:	drain when memory is needed
+ * @MIGRC_FAULT_AT_ONCE:	hint faults that would have to flush leave promotion to a worker
+ * @MIGRC_FAULT_FORGET:		pages that were written are restored writable
  * @NR_MIGRC_FAULTS:		number of switches
  */
 enum migrc_fault {
 	MIGRC_FAULT_WP,
 	MIGRC_FAULT_SWAP,
 	MIGRC_FAULT_GUP,
-	MIGRC_FAULT_BATCHED,
+	MIGRC_FAULT_NUMA,
+	MIGRC_FAULT_UNMAP,
 	MIGRC_FAULT_WRITE,
 	MIGRC_FAULT_PENDING,
 	MIGRC_FAULT_FORK,
@@ -50,6 +54,8 @@ enum migrc_fault {
 	MIGRC_FAULT_CAP,
 	MIGRC_FAULT_AGE,
 	MIGRC_FAULT_PRESSURE,
+	MIGRC_FAULT_AT_ONCE,
+	MIGRC_FAULT_FORGET,
 	NR_MIGRC_FAULTS
 };
 
@@ -61,6 +67,7 @@ extern bool migrc_faults[NR_MIGRC_FAULTS];
 bool migrc_fault_site(enum migrc_site site);
 bool migrc_fault_drain(enum migrc_reason reason);
 bool migrc_defer_syscalls(void);
+bool migrc_checking(void);
 bool migrc_flush_later(struct mm_struct *mm);
 void migrc_delay(void);
 void migrc_check_queued(struct folio *src);
@@ -95,5 +102,13 @@ static inline void migrc_check_queued(struct folio *src) { }
 static inline void migrc_check_released(struct folio *src) { }
 
 #endif /* CONFIG_MIGRC_DEBUG */
+
+#ifdef CONFIG_MIGRC_GENERATION
+void migrc_generation_defer(struct page *page, struct mm_struct *mm, u64 seq);
+void migrc_generation_move(struct page *src, struct page *dst);
+#else
+static inline void migrc_generation_defer(struct page *page, struct mm_struct *mm, u64 seq) { }
+static inline void migrc_generation_move(struct page *src, struct page *dst) { }
+#endif
 
 #endif /* _MM_MIGRC_DEBUG_H */

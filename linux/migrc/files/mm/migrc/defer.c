@@ -27,16 +27,22 @@
  *
  * Who changes the PTE meanwhile?
  *
- * - munmap, mprotect, madvise, NUMA hinting, and mremap of single entries: all of them
- *   call flush_tlb_batched_pending() under the page-table lock already, because reclaim
- *   leaves entries behind in the same way.  A deferral counts up mm->tlb_flush_batched like
- *   reclaim.  mremap of whole page tables flushes their range.
+ * - munmap, mprotect, madvise, and mremap of single entries: all of them call
+ *   flush_tlb_batched_pending() under the page-table lock already, because reclaim leaves
+ *   entries behind in the same way.  That calls migrc_flush_mm(), too.  mremap of whole page
+ *   tables flushes their range.
+ * - NUMA balancing's scanner makes read-only entries inaccessible, and flushes all that it
+ *   has changed when it is through.  Until then others go on reading, which they may.  A hint
+ *   fault that is a write calls migrc_flush_mm() before the entry becomes writable, others
+ *   leave it read-only while anything is pending; one that migrates the page
+ *   finds tlb_flush_pending (E1), or the entries gone.  So the scanner need not flush what
+ *   is deferred, of which there is always some while it runs.
  * - copy-on-write, KSM when it merges, uprobes, khugepaged, and userfaultfd when it moves a
  *   page: they flush the address when they clear the PTE (ptep_clear_flush(),
  *   pmdp_collapse_flush()).  userfaultfd that moves a swap entry does not; the page is
  *   written after do_swap_page(), in the same address space, or after wp_page_reuse().
  * - wp_page_reuse() and do_swap_page() make a PTE writable in place, and FOLL_FORCE writes
- *   without one.  These three call migrc_flush_mm().
+ *   without one.  These call migrc_flush_mm(), too.
  * - fork makes PTEs read-only.  The child has no TLB entries, the parent's stay read-only.
  *
  * Only the writer's address space has to be flushed: an anonymous page is written in place
@@ -77,27 +83,6 @@
 
 #define MIGRC_MARK_BITS	10
 
-/**
- * struct migrc_mark - what is deferred for an address space
- * @mm:		the address space; only compared, never followed
- * @seq:	its last deferral
- * @flushed:	deferrals of @mm up to this one were flushed by migrc_flush_mm()
- *
- * The mark is pending while @seq is greater than both @flushed and migrc_done.  Only then
- * does it belong to @mm; after that another address space with the same hash may take it.
- * An address space that is freed just leaves its mark behind: whoever gets the same address
- * flushes once too often at worst.
- *
- * Written under migrc_lock.  Read without it under the page-table lock of a PTE: a deferral
- * of that very PTE was made under the same lock, so its mark is seen, or a later state of it.
- * If that is another owner's, then what was deferred has been flushed.
- */
-struct migrc_mark {
-	struct mm_struct *mm;
-	u64 seq;
-	u64 flushed;
-};
-
 static struct migrc_mark migrc_marks[1 << MIGRC_MARK_BITS];
 
 DEFINE_STATIC_KEY_FALSE(migrc_key);
@@ -106,7 +91,14 @@ DEFINE_STATIC_SRCU(migrc_srcu);
 /* Are flushes deferred?  Sampled by each batch inside of migrc_srcu. */
 bool migrc_deferring;
 
-static struct migrc_mark *migrc_mark(struct mm_struct *mm)
+/**
+ * migrc_mark - where the deferrals of an address space are noted
+ * @mm: address space
+ *
+ * Context: any.
+ * Return: the mark, which may have another owner just now.
+ */
+struct migrc_mark *migrc_mark(struct mm_struct *mm)
 {
 	return &migrc_marks[hash_ptr(mm, MIGRC_MARK_BITS)];
 }
@@ -117,21 +109,27 @@ static bool migrc_mark_pending(struct migrc_mark *mark, u64 seq)
 	return seq > READ_ONCE(mark->flushed) && seq > smp_load_acquire(&migrc_done);
 }
 
-/* Take the mark for one more deferral, unless another address space needs it. */
-static bool migrc_set_mark(struct mm_struct *mm)
+/*
+ * Take the mark for one more deferral, unless another address space needs it.  Returns the
+ * number of the deferral, or 0.
+ */
+static u64 migrc_set_mark(struct mm_struct *mm)
 {
 	struct migrc_mark *mark = migrc_mark(mm);
+	u64 seq;
 
 	lockdep_assert_held(&migrc_lock);
 
 	if (mark->mm != mm) {
 		if (migrc_mark_pending(mark, mark->seq))
-			return false;
+			return 0;
 		WRITE_ONCE(mark->mm, mm);
-		WRITE_ONCE(mark->flushed, 0);
+		/* Of what it may have deferred before nothing is pending: it had lost the mark. */
+		WRITE_ONCE(mark->flushed, migrc_seq);
 	}
-	WRITE_ONCE(mark->seq, migrc_publish(mm));
-	return true;
+	seq = migrc_publish(mm);
+	WRITE_ONCE(mark->seq, seq);
+	return seq;
 }
 
 /**
@@ -158,7 +156,7 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 	} else if (mm_tlb_flush_pending(mm) && !migrc_fault(PENDING)) {
 		skip = MIGRC_SKIP_PENDING;
 	} else {
-		bool marked;
+		u64 seq;
 
 		/*
 		 * A full barrier: the PTE is cleared before tlb_gen moves, and mm_cpumask is
@@ -168,11 +166,10 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 		mmu_notifier_arch_invalidate_secondary_tlbs(mm, 0, -1UL);
 
 		spin_lock(&migrc_lock);
-		marked = migrc_set_mark(mm);
+		seq = migrc_set_mark(mm);
 		spin_unlock(&migrc_lock);
-		if (marked) {
-			if (!migrc_fault(BATCHED))
-				count_tlb_flush_batched(mm);
+		if (seq) {
+			migrc_generation_defer(pte_page(pteval), mm, seq);
 			unmap->deferred++;
 			return true;
 		}
@@ -227,6 +224,24 @@ void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site)
 		migrc_delay();
 		flush_tlb_mm(mm);
 	}
+}
+
+/**
+ * __migrc_hint_fault_writable - see migrc_hint_fault_writable()
+ * @vmf: the fault
+ *
+ * Context: under the page-table lock.
+ * Return: whether.
+ */
+bool __migrc_hint_fault_writable(struct vm_fault *vmf)
+{
+	struct mm_struct *mm = vmf->vma->vm_mm;
+	struct migrc_mark *mark = migrc_mark(mm);
+
+	if (!(vmf->flags & FAULT_FLAG_WRITE) && !migrc_fault(NUMA))
+		return READ_ONCE(mark->mm) != mm || !migrc_mark_pending(mark, READ_ONCE(mark->seq));
+	__migrc_flush_mm(mm, MIGRC_FORCE_NUMA);
+	return true;
 }
 
 /* Whose migrations may leave TLB entries behind? */

@@ -41,6 +41,8 @@ struct migrc_events {
 	unsigned long forced[NR_MIGRC_SITES];	/* address spaces flushed */
 	unsigned long skipped[NR_MIGRC_SKIPS];	/* PTEs, or folios */
 	unsigned long readonly;			/* writable PTEs restored read-only */
+	unsigned long written;			/* write faults while that is switched on */
+	unsigned long later;			/* promotions left to a worker */
 };
 
 DECLARE_PER_CPU(struct migrc_events, migrc_events);
@@ -69,6 +71,28 @@ extern unsigned int migrc_max_pages;
 extern unsigned int migrc_max_age_ms;
 extern bool migrc_restore_readonly;
 
+/**
+ * struct migrc_mark - what is deferred for an address space
+ * @mm:		the address space; only compared, never followed
+ * @seq:	its last deferral
+ * @flushed:	deferrals of @mm up to this one were flushed by migrc_flush_mm()
+ *
+ * The mark is pending while @seq is greater than both @flushed and migrc_done.  Only then
+ * does it belong to @mm; after that another address space with the same hash may take it.
+ * An address space that is freed just leaves its mark behind: whoever gets the same address
+ * flushes once too often at worst.
+ *
+ * Written under migrc_lock.  Read without it under the page-table lock of a PTE: a deferral
+ * of that very PTE was made under the same lock, so its mark is seen, or a later state of it.
+ * If that is another owner's, then what was deferred has been flushed.
+ */
+struct migrc_mark {
+	struct mm_struct *mm;
+	u64 seq;
+	u64 flushed;
+};
+
+struct migrc_mark *migrc_mark(struct mm_struct *mm);
 u64 migrc_publish(struct mm_struct *mm);
 void migrc_queue(struct list_head *sources);
 void migrc_arm(void);

@@ -142,6 +142,8 @@ static const char * const migrc_event_names[] = {
 	"migrc_force_wp ",
 	"migrc_force_swap ",
 	"migrc_force_gup ",
+	"migrc_force_numa ",
+	"migrc_force_unmap ",
 	"migrc_skip_write ",
 	"migrc_skip_pending ",
 	"migrc_skip_large ",
@@ -149,6 +151,8 @@ static const char * const migrc_event_names[] = {
 	"migrc_skip_limit ",
 	"migrc_skip_collision ",
 	"migrc_readonly ",
+	"migrc_readonly_written ",
+	"migrc_promote_later ",
 };
 
 /**

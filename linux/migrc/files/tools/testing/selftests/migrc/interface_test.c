@@ -111,8 +111,10 @@ TEST_F(interface, rows)
 		"migrc_drain_isolate", "migrc_drain_freeze", "migrc_drain_off",
 		"migrc_drain_mixed", "migrc_drain_debug",
 		"migrc_force_wp", "migrc_force_swap", "migrc_force_gup",
+		"migrc_force_numa", "migrc_force_unmap",
 		"migrc_skip_write", "migrc_skip_pending", "migrc_skip_large",
 		"migrc_skip_file", "migrc_skip_limit", "migrc_skip_collision", "migrc_readonly",
+		"migrc_readonly_written", "migrc_promote_later",
 	};
 	int missing = 0;
 	unsigned long i;

@@ -12,7 +12,7 @@
  *   while a third CPU goes on writing (20841405940e "mm: fix TLB flush races between
  *   migration, and change_protection_range").
  *
- * The tests of refuse, but poison, must fail in the variant in_flight while fault_batched is
+ * The tests of refuse, but poison, must fail in the variant in_flight while fault_unmap is
  * set in /sys/kernel/debug/migrc/.
  */
 #include "../kselftest_harness.h"

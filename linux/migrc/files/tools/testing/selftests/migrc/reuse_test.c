@@ -47,6 +47,9 @@ FIXTURE_SETUP(reuse)
 	self->area = area_on(slow);
 	ASSERT_NE(NULL, self->area);
 	ASSERT_EQ(0, set(MIGRC "restore_readonly", variant->how == BY_RESTORE ? "1" : "0"));
+	/* The same pages are written again and again. */
+	if (variant->how == BY_RESTORE)
+		ASSERT_EQ(0, set(MIGRC_DEBUG "fault_forget", "1"));
 }
 
 FIXTURE_TEARDOWN(reuse)

@@ -8,7 +8,7 @@
  * In the variant in_flight it happens while there is a migration entry: the page is the first
  * of many that are migrated at once, and the test waits until its PTE is not present.
  *
- * With fault_batched in /sys/kernel/debug/migrc/ most of in_flight must fail, and protect,
+ * With fault_unmap in /sys/kernel/debug/migrc/ most of in_flight must fail, and protect,
  * which gives write permission back without a flush, in both.
  */
 #include <sys/ioctl.h>

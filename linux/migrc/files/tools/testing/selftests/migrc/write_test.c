@@ -50,6 +50,9 @@ FIXTURE_SETUP(writable)
 	for (i = 0; i < NR_PAGES; i++)
 		pages[i] = self->area + i * PAGE;
 	ASSERT_EQ(0, set(MIGRC "restore_readonly", variant->restore_readonly));
+	/* The same pages are written again and again. */
+	if (*variant->restore_readonly == '1')
+		ASSERT_EQ(0, set(MIGRC_DEBUG "fault_forget", "1"));
 	self->writers = writers_start(2, pages, NR_PAGES);
 	ASSERT_NE(NULL, self->writers);
 }
