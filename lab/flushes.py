@@ -21,6 +21,8 @@ SWITCH = MIGRC + "enabled"
 SENT, RECEIVED = "nr_tlb_remote_flush", "nr_tlb_remote_flush_received"
 MIGRATED, DEFERRED = "pgmigrate_success", "migrc_deferred"
 PROMOTED = ("pgpromote_success",)
+SCANNED = ("pgscan_kswapd", "pgscan_direct", "pgscan_khugepaged")
+STALLS = ("allocstall_dma", "allocstall_dma32", "allocstall_normal", "allocstall_movable")
 DEMOTED = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged")
 
 Counts = dict[str, int]
@@ -52,6 +54,9 @@ def of(delta: Counts) -> dict[str, Any]:
         "migrated": migrated,
         "promoted": total(delta, PROMOTED),
         "demoted": total(delta, DEMOTED),
+        "scanned": total(delta, SCANNED),
+        "stalls": total(delta, STALLS),
+        "swapped": delta.get("pswpout", 0),
         "flushes": delta[SENT],
         "received": delta[RECEIVED],
         "deferred": deferred,
@@ -59,6 +64,7 @@ def of(delta: Counts) -> dict[str, Any]:
         "drained": _by(delta, "migrc_drain_"),
         "forced": _by(delta, "migrc_force_"),
         "skipped": _by(delta, "migrc_skip_"),
+        "later": delta.get("migrc_promote_later"),
     }
     found["flushes_per_1000"] = 1000 * delta[SENT] / migrated if migrated else None
     found["received_per_1000"] = 1000 * delta[RECEIVED] / migrated if migrated else None

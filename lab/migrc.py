@@ -523,6 +523,15 @@ def _of(part: str, key: str) -> Callable[[Row], Any]:
     return lambda row: (row[part] or {}).get(key)
 
 
+def _few(value: float | None) -> str:
+    return _number(value, 2)
+
+
+def _ratio(row: Row, key: str, by: str) -> float | None:
+    whole = row["whole"]
+    return whole[key] / whole[by] if whole.get(by) and key in whole else None
+
+
 def _tlb(row: Row, key: str) -> float | None:
     return row["tlb"][key] if row["tlb"] else None
 
@@ -536,6 +545,10 @@ LINES: tuple[tuple[str, Callable[[Row], Any], Callable[[Any], str]], ...] = (
     ("  share of those, second half", _of("half", "deferred_share"), _share),
     ("  share of those for which a flush was due", _of("whole", "eligible_share"), _share),
     ("    second half", _of("half", "eligible_share"), _share),
+    ("pages looked at by reclaim", _of("whole", "scanned"), _number),
+    ("  of that for each page demoted", lambda row: _ratio(row, "scanned", "demoted"), _few),
+    ("allocations that had to reclaim", _of("whole", "stalls"), _number),
+    ("pages swapped out", _of("whole", "swapped"), _number),
     ("flushes sent", _of("whole", "flushes"), _number),
     ("  per 1,000 pages migrated", _of("whole", "flushes_per_1000"), lambda n: _number(n, 2)),
     ("  second half", _of("half", "flushes_per_1000"), lambda n: _number(n, 2)),
@@ -546,6 +559,7 @@ LINES: tuple[tuple[str, Callable[[Row], Any], Callable[[Any], str]], ...] = (
     ("  pages by reason", _of("whole", "drained"), _reasons),
     ("flushes forced, by place", _of("whole", "forced"), _reasons),
     ("not deferred, by reason", _of("whole", "skipped"), _reasons),
+    ("hint faults left to a worker", _of("whole", "later"), _number),
     ("whole TLB flushed, app CPUs", lambda row: _tlb(row, "flushes"), _number),
     ("  to switch address spaces", lambda row: _tlb(row, "switches"), _number),
     ("single pages flushed, app CPUs", lambda row: _tlb(row, "pages"), _number),
@@ -675,8 +689,8 @@ NOTES = (
     "hours.",
     "While a pass of NUMA balancing's scanner over an address space has not flushed yet, entries "
     "that it has made inaccessible count as accessible (pte_accessible()): what is promoted just "
-    "then is flushed, page by page. MIGRC does not defer it, because the entry may have been "
-    "writable (pending).",
+    "then is flushed, page by page. MIGRC must not defer it, because the entry may have been "
+    "writable (pending); it leaves such pages to a worker.",
     "Whole TLB flushed: instructions that do so, counted by a plugin on the job's CPUs. TCG has no "
     "PCIDs, so a switch of address spaces flushes, too. The model TLB has {entries} entries for "
     "pages of 4 KiB, four ways, per vCPU; it is filled by the loads and stores of user code only. "

@@ -61,15 +61,15 @@ CATCHES = (
     Catch("swap", "swap_test", "swap.install", STALE),
     Catch("gup", "gup_test", "gup.mem", STALE),
     Catch("gup", "gup_test", "gup.ptrace", STALE),
-    Catch("batched", "unmap_test", "unmap.in_flight.dontneed", STALE),
-    Catch("batched", "unmap_test", "unmap.in_flight.fixed", STALE),
-    Catch("batched", "unmap_test", "unmap.in_flight.munmap", STALE),
-    Catch("batched", "unmap_test", "unmap.in_flight.mremap", STALE),
-    Catch("batched", "unmap_test", "unmap.in_flight.mremap_fixed", STALE),
-    Catch("batched", "unmap_test", "unmap.in_flight.uffd_copy", STALE),
-    Catch("batched", "race_test", "refuse.in_flight.mprotect", ACCESS),
-    Catch("batched", "race_test", "refuse.in_flight.munmap", ACCESS),
-    Catch("batched", "race_test", "refuse.in_flight.mremap", ACCESS),
+    Catch("unmap", "unmap_test", "unmap.in_flight.dontneed", STALE),
+    Catch("unmap", "unmap_test", "unmap.in_flight.fixed", STALE),
+    Catch("unmap", "unmap_test", "unmap.in_flight.munmap", STALE),
+    Catch("unmap", "unmap_test", "unmap.in_flight.mremap", STALE),
+    Catch("unmap", "unmap_test", "unmap.in_flight.mremap_fixed", STALE),
+    Catch("unmap", "unmap_test", "unmap.in_flight.uffd_copy", STALE),
+    Catch("unmap", "race_test", "refuse.in_flight.mprotect", ACCESS),
+    Catch("unmap", "race_test", "refuse.in_flight.munmap", ACCESS),
+    Catch("unmap", "race_test", "refuse.in_flight.mremap", ACCESS),
     Catch("write", "write_test", "writable.plain.write", LOST),
     Catch("pending", "write_test", "downgrade.uffd.race", LOST),
     Catch("pending", "write_test", "downgrade.mprotect.race", LOST),
@@ -88,8 +88,12 @@ CATCHES = (
     Catch("off", "reuse_test", "switching.off", STALE),
     Catch("cap", "limit_test", "limit.cap", r"too many: "),
     Catch("age", "limit_test", "limit.age", r"too long: "),
+    Catch("at_once", "scan_test", "scan.window", r"migrc_promote_later has risen by 0 "),
+    Catch("forget", "restore_test", "restore.written", r"written pages were left read-only"),
     Catch("pressure", "limit_test", "limit.pressure", r"pages are kept though"),
 )
+# Switches that no selftest finds yet; a model has the rule (models/migrc/numa.pml).
+UNTESTED = {"numa"}
 
 
 def machine() -> Topology:
