@@ -8,22 +8,24 @@
  * goes on reading A: the contents are the same.  So the one flush is split into two
  * obligations:
  *
- *   coherence	(this file) is owed to the address space, and must be met at once: before a
- *		PTE that maps B becomes writable, before the kernel writes B by FOLL_FORCE, and
- *		before anything else changes the PTE, the address space is flushed;
+ *   coherence	(this file) is owed to the address space, and must be met at once: the address
+ *		space is flushed before a PTE that maps B becomes writable, before the kernel
+ *		writes B by FOLL_FORCE, and before the PTE is removed by somebody who does not
+ *		flush its address himself;
  *   lifetime	(queue.c) is owed to the page: A is freed after all CPUs have flushed.  That
  *		can wait, and one flush serves all pages that wait.
  *
  * The invariant, for each address space mm and user address x:
  *
  *   While a TLB may have an entry for (mm, x) whose flush was deferred, all such entries are
- *   read-only; the PTE is a migration or swap entry, or it is read-only and maps the newest
- *   copy; nobody writes the newest copy; and no page frame that such an entry points to is
- *   freed.
+ *   read-only; whenever the page-table lock is free, the PTE is a migration or swap entry, or
+ *   it maps the newest copy read-only or inaccessible; nobody writes the newest copy; and no
+ *   page frame that such an entry points to is freed.
  *
  * With one exception, which is the base kernel's and not made wider: reclaim that has
- * unmapped a page, and has not flushed yet.  If the page was clean it may be discarded and a
- * new one be mapped before that flush, which then meets all older entries.
+ * unmapped a page, and has not flushed yet.  If the page may be discarded, or its swap entry
+ * is moved away by userfaultfd, the PTE is empty, and a new page can be mapped there before
+ * that flush, which then meets all older entries.
  *
  * Who changes the PTE meanwhile?
  *
@@ -31,19 +33,23 @@
  *   flush_tlb_batched_pending() under the page-table lock already, because reclaim leaves
  *   entries behind in the same way.  That calls migrc_flush_mm(), too.  mremap of whole page
  *   tables flushes their range.
- * - NUMA balancing's scanner makes read-only entries inaccessible, and flushes all that it
- *   has changed when it is through.  Until then others go on reading, which they may.  A hint
- *   fault that is a write calls migrc_flush_mm() before the entry becomes writable, others
- *   leave it read-only while anything is pending; one that migrates the page
- *   finds tlb_flush_pending (E1), or the entries gone.  So the scanner need not flush what
- *   is deferred, of which there is always some while it runs.
+ * - NUMA balancing's scanner makes entries inaccessible, and flushes all that it has changed
+ *   when it is through.  Until then others go on reading, which they may.  A hint fault on a
+ *   small anonymous page that is a write flushes as migrc_flush_mm() does before the entry
+ *   becomes writable; one that is a read leaves it read-only while anything is pending.
+ *   Whoever migrates or unmaps such a page meanwhile finds tlb_flush_pending, by which an
+ *   inaccessible entry counts as accessible, and flushes; afterwards no TLB has it.  So the
+ *   scanner need not flush what is deferred, of which there is always some while it runs.
+ *   kmmscand's hint faults (confirm_arm()) flush the address at once.
  * - copy-on-write, KSM when it merges, uprobes, khugepaged, and userfaultfd when it moves a
  *   page: they flush the address when they clear the PTE (ptep_clear_flush(),
  *   pmdp_collapse_flush()).  userfaultfd that moves a swap entry does not; the page is
  *   written after do_swap_page(), in the same address space, or after wp_page_reuse().
  * - wp_page_reuse() and do_swap_page() make a PTE writable in place, and FOLL_FORCE writes
  *   without one.  These call migrc_flush_mm(), too.
- * - fork makes PTEs read-only.  The child has no TLB entries, the parent's stay read-only.
+ * - fork, soft-dirty and userfaultfd take write permission away.  A child of fork has no TLB
+ *   entries, the parent's stay read-only.
+ * - Another migration, from B to C: deferred again, or it flushes and meets entries of A, too.
  *
  * Only the writer's address space has to be flushed: an anonymous page is written in place
  * by the one address space that maps it exclusively.  All others that once mapped it lost
@@ -105,7 +111,10 @@ struct migrc_mark *migrc_mark(struct mm_struct *mm)
 
 static bool migrc_mark_pending(struct migrc_mark *mark, u64 seq)
 {
-	/* Acquire: what is done after this sees TLBs without the entries (queue.c). */
+	/*
+	 * Acquire: what is done after this sees TLBs without the entries (queue.c).  For
+	 * @flushed it is the order of stores on x86, which Kconfig asks for.
+	 */
 	return seq > READ_ONCE(mark->flushed) && seq > smp_load_acquire(&migrc_done);
 }
 

@@ -75,7 +75,8 @@ extern bool migrc_restore_readonly;
  * struct migrc_mark - what is deferred for an address space
  * @mm:		the address space; only compared, never followed
  * @seq:	its last deferral
- * @flushed:	deferrals of @mm up to this one were flushed by migrc_flush_mm()
+ * @flushed:	deferrals of @mm up to this one were flushed, by migrc_flush_mm() or before
+ *		@mm took the mark
  *
  * The mark is pending while @seq is greater than both @flushed and migrc_done.  Only then
  * does it belong to @mm; after that another address space with the same hash may take it.

@@ -32,7 +32,7 @@
 #include "migrc.h"
 
 #define MIGRC_SCAN_BITS	6
-/* As many as are found in a short time; those beyond are promoted in their faults. */
+/* As many as are found in a short time; those beyond come again with the next scan. */
 #define MIGRC_NOTES	1024
 
 /* Scans that have not flushed yet, hashed by address space */

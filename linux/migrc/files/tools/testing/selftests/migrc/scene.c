@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../kselftest.h"
@@ -90,8 +91,29 @@ static void write_stack(void *arg)
 	(void)arg;
 }
 
+/* The stack, the heap, and the data of the program and its libraries */
+static void own_data(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned long start, end, last = 0;
+	char line[512], access[5], *name;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx %4s", &start, &end, access) != 3)
+			continue;
+		name = strpbrk(line, "/[");
+		/* What follows a file's pages is its .bss. */
+		if ((name || start == last) && !strcmp(access, "rw-p"))
+			madvise((void *)start, end - start, MADV_POPULATE_WRITE);
+		last = name ? end : 0;
+	}
+	if (f)
+		fclose(f);
+}
+
 void scene_own(struct scene *scene)
 {
+	own_data();
 	write_stack(NULL);
 	worker_run(scene->helper, write_stack, NULL);
 	worker_wait(scene->helper);

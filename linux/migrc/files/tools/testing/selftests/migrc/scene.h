@@ -35,8 +35,8 @@ void scene_end(struct scene *scene);
 /* Begins a round: false if the time is over, or somebody has read what he must not. */
 bool scene_goes_on(struct scene *scene);
 /*
- * After a fork the stacks are read-only, too.  Have the test and its helper write theirs now: if
- * they did it later, their faults would flush what the test is about.
+ * After a fork all memory is read-only.  Have the test write what is its own now, and its
+ * helper his stack: if they did it later, their faults would flush what the test is about.
  */
 void scene_own(struct scene *scene);
 /* Has nobody read what he must not?  Says what was read. */

@@ -11,15 +11,21 @@
  * PTEs are what a direct write to a file leaves behind: it pins pages that were shared with a
  * child that is gone, and so takes possession of them.
  *
+ * Reclaim may also write the page, find that this has been done, and discard it, all before
+ * it flushes.  A fault then reads another page in, and what others read from the old one is
+ * stale with the unmodified kernel, too.  So there is somebody else who has the page: a pipe.
+ *
  * The test install must fail while fault_swap is set in /sys/kernel/debug/migrc/.
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/swap.h>
+#include <sys/uio.h>
 
 #include "../kselftest_harness.h"
 
+#include "group.h"
 #include "loop.h"
 #include "scene.h"
 
@@ -30,6 +36,9 @@
 #define NR_HITS		3
 #define SWAP_SIZE	(64UL << 20)
 
+#ifndef MADV_COLD
+#define MADV_COLD	20
+#endif
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT	21
 #endif
@@ -37,7 +46,9 @@
 struct swap {
 	struct scene scene;
 	struct loop swap, sink;
-	char *area;
+	struct group group;
+	int pipe[2];
+	char *area, *nothing;
 	bool on;
 };
 
@@ -58,8 +69,14 @@ FIXTURE_SETUP(swap)
 	if (swapon(self->data.swap.path, SWAP_FLAG_PREFER | 32767))
 		SKIP(return, "no swap");
 	self->data.on = true;
+	if (!group_enter(&self->data.group))
+		SKIP(return, "no memory control groups (v2)");
+	ASSERT_EQ(0, pipe(self->data.pipe));
+	self->data.nothing = map_area(HUGE);
+	ASSERT_NE(NULL, self->data.nothing);
 	self->data.area = map_area(HUGE);
 	ASSERT_TRUE(self->data.area && place(self->data.area, LEN, slow));
+	group_leave(&self->data.group);
 }
 
 FIXTURE_TEARDOWN(swap)
@@ -71,6 +88,7 @@ FIXTURE_TEARDOWN(swap)
 		swapoff(self->data.swap.path);
 	loop_destroy(&self->data.swap);
 	loop_destroy(&self->data.sink);
+	group_destroy(&self->data.group);
 }
 
 static bool swap_out(char *p, unsigned long nr_pages)
@@ -114,9 +132,42 @@ static bool take_possession(struct swap *self)
 	return ok && pwrite(self->sink.fd, self->area, LEN, 0) == LEN;
 }
 
-static void page_out(void *arg)
+/* The page can be reclaimed at once, but not discarded until hold_no_more(). */
+static bool hold(struct swap *self)
 {
-	madvise(arg, LEN, MADV_PAGEOUT);
+	struct iovec iov = { .iov_base = self->area, .iov_len = PAGE };
+	int i;
+
+	if (vmsplice(self->pipe[1], &iov, 1, 0) != PAGE)
+		return false;
+	/* Out of the lists of this CPU, which has brought it in; no page table is walked */
+	madvise(self->nothing, PAGE, MADV_COLD);
+	/*
+	 * Nobody has read anything.  Who reads has TLB entries, and does not set the Accessed bit
+	 * again; those who had lost theirs get new ones meanwhile.
+	 */
+	for (i = 0; i < 4; i++) {
+		write_file("/proc/self/clear_refs", "1");
+		usleep(2000);
+	}
+	return true;
+}
+
+static bool hold_no_more(struct swap *self)
+{
+	char buf[PAGE];
+
+	return read(self->pipe[0], buf, PAGE) == PAGE;
+}
+
+static void reclaim(void *arg)
+{
+	struct swap *self = arg;
+	int tries;
+
+	/* Not all: who asks for more than there is has all lists emptied, which flushes. */
+	for (tries = 0; tries < 3 && !is_swapped(self->area); tries++)
+		group_reclaim(&self->group, LEN / 8);
 }
 
 /* Written as soon as reclaim has unmapped it */
@@ -124,7 +175,9 @@ TEST_F_TIMEOUT(swap, install, scene_timeout())
 {
 	struct scene *scene = &self->data.scene;
 	struct spot *spot = crew_spot(scene->crew, 0);
+	struct moves *moves = calloc(1, sizeof(*moves));
 
+	ASSERT_NE(NULL, moves);
 	scene->missing = NR_HITS;
 	spot_show(scene->crew, 0, self->data.area);
 	while (scene_goes_on(scene)) {
@@ -135,14 +188,24 @@ TEST_F_TIMEOUT(swap, install, scene_timeout())
 		spot_show_again(scene->crew, 0, self->data.area);
 		scene_own(scene);
 		crew_settle(scene->crew);
-		move_page(self->data.area, other_node(node_of(self->data.area)));
+		/* All, and in one go, so that they are in the lists in this order */
+		moves_clear(moves);
+		moves_add(moves, self->data.area, NR_PAGES, slow);
+		moves_do(moves);
+		scene_drain();
 		crew_settle(scene->crew);
-		worker_run(scene->helper, page_out, self->data.area);
+		moves_clear(moves);
+		moves_add(moves, self->data.area, NR_PAGES, fast);
+		moves_do(moves);
+		crew_settle(scene->crew);
+		ASSERT_TRUE(hold(&self->data));
+		worker_run(scene->helper, reclaim, &self->data);
 		while (worker_busy(scene->helper))
 			if (is_swapped(self->data.area))
 				break;
 		spot_write(spot);
 		worker_wait(scene->helper);
+		ASSERT_TRUE(hold_no_more(&self->data));
 		crew_settle(scene->crew);
 		scene->missing -= counter("migrc_force_swap") > forced;
 	}
