@@ -12,6 +12,7 @@
 #include <linux/list.h>
 #include <linux/migrate_mode.h>
 #include <linux/mm_types.h>
+#include <linux/mmzone.h>
 
 struct page_ext_operations;
 struct seq_file;
@@ -95,6 +96,7 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site);
 bool __migrc_hint_fault_writable(struct vm_fault *vmf);
 bool __migrc_drain(enum migrc_reason reason);
+void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo);
 pte_t __migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, struct folio *src,
 			  struct folio *dst);
 void __migrc_wrote(struct mm_struct *mm, struct folio *folio);
@@ -135,6 +137,10 @@ static inline bool __migrc_drain(enum migrc_reason reason)
 	return false;
 }
 
+static inline void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo)
+{
+}
+
 static inline bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
 {
 	return false;
@@ -157,17 +163,45 @@ static inline void migrc_vmstat_show(struct seq_file *m) { }
 
 #endif /* CONFIG_MIGRC */
 
+/**
+ * enum migrc_scan - what MIGRC knows of a scan of NUMA balancing
+ * @MIGRC_SCAN_NONE:	nothing
+ * @MIGRC_SCAN_BEGUN:	that it has begun
+ * @MIGRC_SCAN_KNOWN:	also which nodes' pages it touches
+ */
+enum migrc_scan {
+	MIGRC_SCAN_NONE,
+	MIGRC_SCAN_BEGUN,
+	MIGRC_SCAN_KNOWN,
+};
+
+#ifdef CONFIG_MIGRC_SCAN
+
+enum migrc_scan __migrc_scan_begin(struct mm_struct *mm);
+void __migrc_scan_flush(struct mm_struct *mm);
+void __migrc_scan_end(struct mm_struct *mm);
+void __migrc_scan_touch(struct mm_struct *mm, int nid);
+
+#else
+
+static inline enum migrc_scan __migrc_scan_begin(struct mm_struct *mm)
+{
+	return MIGRC_SCAN_NONE;
+}
+
+static inline void __migrc_scan_flush(struct mm_struct *mm) { }
+static inline void __migrc_scan_end(struct mm_struct *mm) { }
+static inline void __migrc_scan_touch(struct mm_struct *mm, int nid) { }
+
+#endif /* CONFIG_MIGRC_SCAN */
+
 #ifdef CONFIG_MIGRC_PROMOTE
 
-void __migrc_scan_begin(struct mm_struct *mm);
-void __migrc_scan_end(struct mm_struct *mm);
 bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target, int *nid,
 			   bool *writable);
 
 #else
 
-static inline void __migrc_scan_begin(struct mm_struct *mm) { }
-static inline void __migrc_scan_end(struct mm_struct *mm) { }
 static inline bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target,
 					 int *nid, bool *writable)
 {
@@ -331,29 +365,52 @@ static inline void migrc_wrote(struct mm_struct *mm, struct folio *folio)
 
 /**
  * migrc_scan_begin - NUMA balancing is about to take away access to pages
- * @mm: address space
+ * @mm: address space, whose tlb_flush_pending has been raised
  *
  * Context: any.
- * Return: to be passed to migrc_scan_end().
+ * Return: to be passed to migrc_scan_flush() and migrc_scan_end().
  */
-static inline bool migrc_scan_begin(struct mm_struct *mm)
+static inline enum migrc_scan migrc_scan_begin(struct mm_struct *mm)
 {
-	if (!migrc_on())
-		return false;
-	__migrc_scan_begin(mm);
-	return true;
+	return migrc_on() ? __migrc_scan_begin(mm) : MIGRC_SCAN_NONE;
+}
+
+/**
+ * migrc_scan_touch - NUMA balancing takes away access to a page
+ * @mm:		address space
+ * @nid:	node of the page
+ *
+ * Context: under the page-table lock, before the PTE is changed.
+ */
+static inline void migrc_scan_touch(struct mm_struct *mm, int nid)
+{
+	if (migrc_on())
+		__migrc_scan_touch(mm, nid);
+}
+
+/**
+ * migrc_scan_flush - NUMA balancing is about to flush, and to lower tlb_flush_pending
+ * @mm:		address space
+ * @scan:	from migrc_scan_begin()
+ *
+ * Context: may sleep.
+ */
+static inline void migrc_scan_flush(struct mm_struct *mm, enum migrc_scan scan)
+{
+	if (scan == MIGRC_SCAN_KNOWN)
+		__migrc_scan_flush(mm);
 }
 
 /**
  * migrc_scan_end - NUMA balancing has flushed
  * @mm:		address space
- * @begun:	from migrc_scan_begin()
+ * @scan:	from migrc_scan_begin()
  *
  * Context: any.
  */
-static inline void migrc_scan_end(struct mm_struct *mm, bool begun)
+static inline void migrc_scan_end(struct mm_struct *mm, enum migrc_scan scan)
 {
-	if (begun)
+	if (scan != MIGRC_SCAN_NONE)
 		__migrc_scan_end(mm);
 }
 
@@ -386,6 +443,21 @@ static inline bool migrc_promote_later(struct vm_fault *vmf, struct folio *folio
 static inline bool migrc_drain(enum migrc_reason reason)
 {
 	return migrc_on() && __migrc_drain(reason);
+}
+
+/**
+ * migrc_relieve - release the sources if that is what a node lacks
+ * @pgdat:		the node that kswapd works for
+ * @order:		of the pages that are wanted
+ * @highest_zoneidx:	of the zones that they may come from
+ * @promo:		whether there is to be room for promotions
+ *
+ * Context: may sleep.
+ */
+static inline void migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo)
+{
+	if (migrc_on())
+		__migrc_relieve(pgdat, order, highest_zoneidx, promo);
 }
 
 #endif /* _LINUX_MIGRC_H */

@@ -33,6 +33,7 @@
 bool migrc_faults[NR_MIGRC_FAULTS];
 
 static bool migrc_check = true;
+static u32 migrc_scan_delay_ms;
 static bool migrc_syscalls;
 
 static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
@@ -57,6 +58,8 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_PRESSURE]		= "fault_pressure",
 	[MIGRC_FAULT_AT_ONCE]		= "fault_at_once",
 	[MIGRC_FAULT_FORGET]		= "fault_forget",
+	[MIGRC_FAULT_TOUCH]		= "fault_touch",
+	[MIGRC_FAULT_OTHERS]		= "fault_others",
 };
 
 /**
@@ -122,6 +125,19 @@ bool migrc_fault_drain(enum migrc_reason reason)
 void migrc_delay(void)
 {
 	mdelay(5);
+}
+
+/**
+ * migrc_delay_scan - let tests meet what NUMA balancing's scanner has not flushed yet
+ *
+ * Context: may sleep.
+ */
+void migrc_delay_scan(void)
+{
+	unsigned int ms = READ_ONCE(migrc_scan_delay_ms);
+
+	if (ms)
+		msleep(ms);
 }
 
 struct migrc_later {
@@ -229,6 +245,22 @@ static int migrc_drain_set(void *data, u64 val)
 }
 DEFINE_DEBUGFS_ATTRIBUTE(migrc_drain_fops, NULL, migrc_drain_set, "%llu\n");
 
+#ifdef CONFIG_NUMA_BALANCING
+/* What NUMA balancing's scanner would do with an address of the writing process, now */
+static int migrc_scan_set(void *data, u64 addr)
+{
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(current->mm);
+	vma = vma_lookup(current->mm, addr);
+	if (vma)
+		change_prot_numa(vma, addr & PAGE_MASK, min(addr + PMD_SIZE, vma->vm_end));
+	mmap_read_unlock(current->mm);
+	return vma ? 0 : -EFAULT;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(migrc_scan_fops, NULL, migrc_scan_set, "%llu\n");
+#endif
+
 static int __init migrc_debug_init(void)
 {
 	struct dentry *dir = debugfs_create_dir("migrc", NULL);
@@ -238,6 +270,10 @@ static int __init migrc_debug_init(void)
 		debugfs_create_bool(migrc_fault_names[i], 0600, dir, &migrc_faults[i]);
 	debugfs_create_bool("check", 0600, dir, &migrc_check);
 	debugfs_create_bool("defer_syscalls", 0600, dir, &migrc_syscalls);
+#ifdef CONFIG_NUMA_BALANCING
+	debugfs_create_u32("scan_delay_ms", 0600, dir, &migrc_scan_delay_ms);
+	debugfs_create_file("scan", 0200, dir, NULL, &migrc_scan_fops);
+#endif
 	debugfs_create_file("drain", 0200, dir, NULL, &migrc_drain_fops);
 	return 0;
 }

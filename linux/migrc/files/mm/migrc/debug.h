@@ -32,6 +32,8 @@
  * @MIGRC_FAULT_PRESSURE:	drain when memory is needed
  * @MIGRC_FAULT_AT_ONCE:	hint faults that would have to flush leave promotion to a worker
  * @MIGRC_FAULT_FORGET:		pages that were written are restored writable
+ * @MIGRC_FAULT_TOUCH:		scans that have changed PTEs of a node's pages forbid to defer
+ * @MIGRC_FAULT_OTHERS:		so does who else has raised tlb_flush_pending
  * @NR_MIGRC_FAULTS:		number of switches
  */
 enum migrc_fault {
@@ -56,6 +58,8 @@ enum migrc_fault {
 	MIGRC_FAULT_PRESSURE,
 	MIGRC_FAULT_AT_ONCE,
 	MIGRC_FAULT_FORGET,
+	MIGRC_FAULT_TOUCH,
+	MIGRC_FAULT_OTHERS,
 	NR_MIGRC_FAULTS
 };
 
@@ -70,6 +74,7 @@ bool migrc_defer_syscalls(void);
 bool migrc_checking(void);
 bool migrc_flush_later(struct mm_struct *mm);
 void migrc_delay(void);
+void migrc_delay_scan(void);
 void migrc_check_queued(struct folio *src);
 void migrc_check_released(struct folio *src);
 
@@ -98,6 +103,7 @@ static inline bool migrc_flush_later(struct mm_struct *mm)
 }
 
 static inline void migrc_delay(void) { }
+static inline void migrc_delay_scan(void) { }
 static inline void migrc_check_queued(struct folio *src) { }
 static inline void migrc_check_released(struct folio *src) { }
 

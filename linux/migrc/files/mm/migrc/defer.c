@@ -61,6 +61,7 @@
  *
  * - E1: a flush that takes away write permission is under way.  Whoever does so counts up
  *   mm->tlb_flush_pending before it takes the page-table lock and down after the flush.
+ *   Scans of NUMA balancing that have not touched pages of this node do not count (scan.c).
  * - E2: fork did not; it does now, in dup_mmap().
  * - E3: reclaim, or another migration, unmapped the page without a flush so far, and it has
  *   been mapped read-only again.  It cannot be this page: both isolate a page from the LRU
@@ -162,7 +163,8 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 
 	if (pte_write(pteval) && !migrc_fault(WRITE)) {
 		skip = MIGRC_SKIP_WRITE;
-	} else if (mm_tlb_flush_pending(mm) && !migrc_fault(PENDING)) {
+	} else if (mm_tlb_flush_pending(mm) && !migrc_fault(PENDING) &&
+		   !migrc_scans_spare(mm, page_to_nid(pte_page(pteval)))) {
 		skip = MIGRC_SKIP_PENDING;
 	} else {
 		u64 seq;
@@ -402,6 +404,7 @@ void migrc_fork_end(struct mm_struct *mm, bool begun)
 void migrc_start(void)
 {
 	static_branch_enable(&migrc_key);
+	migrc_scans_forget();
 	WRITE_ONCE(migrc_deferring, true);
 }
 

@@ -47,6 +47,9 @@ struct migrc_events {
 
 DECLARE_PER_CPU(struct migrc_events, migrc_events);
 
+/* Scans of NUMA balancing are hashed by address space, into so many bits. */
+#define MIGRC_SCAN_BITS		6
+
 #define count_migrc(field, delta)	this_cpu_add(migrc_events.field, delta)
 
 /*
@@ -100,6 +103,26 @@ void migrc_arm(void);
 void migrc_limits_changed(void);
 void migrc_flush_all(enum migrc_reason reason);
 unsigned int migrc_nr_pending(void);
+#ifdef CONFIG_MIGRC_SCAN
+bool migrc_scans_spare(struct mm_struct *mm, int nid);
+void migrc_scans_forget(void);
+#else
+static inline bool migrc_scans_spare(struct mm_struct *mm, int nid)
+{
+	return false;
+}
+
+static inline void migrc_scans_forget(void) { }
+#endif
+
+#ifdef CONFIG_MIGRC_PROMOTE
+void migrc_promote_scan_begin(struct mm_struct *mm);
+void migrc_promote_scan_end(struct mm_struct *mm);
+#else
+static inline void migrc_promote_scan_begin(struct mm_struct *mm) { }
+static inline void migrc_promote_scan_end(struct mm_struct *mm) { }
+#endif
+
 void migrc_start(void);
 void migrc_stop(void);
 

@@ -31,17 +31,16 @@
 #include "debug.h"
 #include "migrc.h"
 
-#define MIGRC_SCAN_BITS	6
 /* As many as are found in a short time; those beyond come again with the next scan. */
 #define MIGRC_NOTES	1024
 
 /* Scans that have not flushed yet, hashed by address space */
-static atomic_t migrc_scans[1 << MIGRC_SCAN_BITS];
+static atomic_t migrc_promote_scans[1 << MIGRC_SCAN_BITS];
 
 struct migrc_note {
 	unsigned long pfn;
 	int nid;		/* where it should move to */
-	unsigned int scan;	/* index into migrc_scans */
+	unsigned int scan;	/* index into migrc_promote_scans */
 };
 
 /* Protects the notes.  Innermost: taken under page-table locks, takes none itself. */
@@ -78,7 +77,7 @@ static void migrc_promote_fn(struct work_struct *work)
 		struct migrc_note *note = &migrc_notes[i];
 
 		/* Whoever ends that scan sends the worker again. */
-		if (atomic_read(&migrc_scans[note->scan]))
+		if (atomic_read(&migrc_promote_scans[note->scan]))
 			migrc_notes[left++] = *note;
 		else
 			ranges[nr++] = (struct tier_range) {
@@ -99,26 +98,26 @@ static void migrc_promote_fn(struct work_struct *work)
 }
 
 /**
- * __migrc_scan_begin - see migrc_scan_begin()
+ * migrc_promote_scan_begin - a scan is about to change PTEs
  * @mm: address space
  *
  * Context: any.
  */
-void __migrc_scan_begin(struct mm_struct *mm)
+void migrc_promote_scan_begin(struct mm_struct *mm)
 {
-	atomic_inc(&migrc_scans[migrc_scan(mm)]);
+	atomic_inc(&migrc_promote_scans[migrc_scan(mm)]);
 }
 
 /**
- * __migrc_scan_end - see migrc_scan_end()
+ * migrc_promote_scan_end - a scan has flushed: promote what was noted meanwhile
  * @mm: address space
  *
  * Context: any.
  */
-void __migrc_scan_end(struct mm_struct *mm)
+void migrc_promote_scan_end(struct mm_struct *mm)
 {
 	/* A full barrier: either the notes are seen here, or their writer sees the end. */
-	atomic_dec_return(&migrc_scans[migrc_scan(mm)]);
+	atomic_dec_return(&migrc_promote_scans[migrc_scan(mm)]);
 	if (READ_ONCE(migrc_nr_notes))
 		queue_work(system_unbound_wq, &migrc_promote_work);
 }
@@ -140,7 +139,7 @@ bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target
 	unsigned int scan = migrc_scan(vmf->vma->vm_mm);
 	bool noted = false;
 
-	if (!atomic_read(&migrc_scans[scan]) || !READ_ONCE(migrc_deferring) ||
+	if (!atomic_read(&migrc_promote_scans[scan]) || !READ_ONCE(migrc_deferring) ||
 	    migrc_fault(AT_ONCE))
 		return false;
 	/* What could not be deferred, or would not be promoted, is as well done at once. */
@@ -172,9 +171,9 @@ bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target
 	*nid = target;
 	/* Read-only as after a migration, unless this is a write already */
 	*writable &= !!(vmf->flags & FAULT_FLAG_WRITE);
-	/* With the barrier in __migrc_scan_end(): the scan may have ended meanwhile. */
+	/* With the barrier in migrc_promote_scan_end(): the scan may have ended meanwhile. */
 	smp_mb();
-	if (!atomic_read(&migrc_scans[scan]))
+	if (!atomic_read(&migrc_promote_scans[scan]))
 		queue_work(system_unbound_wq, &migrc_promote_work);
 	return true;
 }

@@ -21,9 +21,10 @@
  *
  * Memory that waits here is missing on the node that it is to relieve.  So it is bounded, by
  * age and by number (a batch may exceed that by its own length until its end, and as many
- * again may be queued while a drain is under way); it is not counted as free; kswapd drains
- * in each round before it looks whether the node is balanced, allocations that are not
- * costly drain before they reclaim, and everybody who wants certain page frames does so in
+ * again may be queued while a drain is under way); it is not counted as free; kswapd, before
+ * it looks whether the node is balanced, drains if that would balance it, if there is nearly
+ * nothing free, and before it counts a failure; allocations that are not costly drain before
+ * they reclaim, and everybody who wants certain page frames does so in
  * lru_add_drain_all(), alloc_contig_range(), memory_failure() and soft_offline_page().
  *
  * With plain folio_put() it does not matter who else holds a reference to a source (somebody
@@ -252,6 +253,45 @@ bool __migrc_drain(enum migrc_reason reason)
 	migrc_flush_locked(reason);
 	mutex_unlock(&migrc_flush_mutex);
 	return true;
+}
+
+/**
+ * __migrc_relieve - see migrc_relieve()
+ * @pgdat:		the node that kswapd works for
+ * @order:		of the pages that are wanted
+ * @highest_zoneidx:	of the zones that they may come from
+ * @promo:		whether there is to be room for promotions
+ *
+ * While reclaim has more to do anyway, what waits may go on waiting; but not while those who
+ * cannot wait find nothing.
+ *
+ * Context: may sleep.
+ */
+void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo)
+{
+	unsigned long nr = READ_ONCE(migrc_nr[pgdat->node_id]);
+	bool drain = false;
+	int i;
+
+	if (!nr)
+		return;
+	for (i = 0; i <= highest_zoneidx; i++) {
+		struct zone *zone = pgdat->node_zones + i;
+		unsigned long mark, free;
+
+		if (!managed_zone(zone))
+			continue;
+		mark = promo ? promo_wmark_pages(zone) : high_wmark_pages(zone);
+		free = zone_page_state_snapshot(zone, NR_FREE_PAGES);
+		if (__zone_watermark_ok(zone, order, mark, highest_zoneidx, 0, free))
+			return;
+		/* Who lacks large pages has all that may become one. */
+		drain |= __zone_watermark_ok(zone, 0, mark, highest_zoneidx, 0, free + nr) ||
+			 !__zone_watermark_ok(zone, 0, min_wmark_pages(zone), highest_zoneidx, 0,
+					      free);
+	}
+	if (drain)
+		__migrc_drain(MIGRC_DRAIN_PRESSURE);
 }
 
 static void migrc_age_fn(struct work_struct *work)

@@ -17,7 +17,7 @@
 #define NR_PAGES	2048UL
 #define LEN		(NR_PAGES * PAGE)
 /* How long kswapd may take */
-#define DEMOTE_S	20
+#define DEMOTE_S	60
 
 FIXTURE(demote)
 {

@@ -2,7 +2,6 @@
 /* A memory control group, see group.h. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@ static int group_write(const char *dir, const char *name, const char *text)
 
 bool group_enter(struct group *group)
 {
-	strcpy(group->root, "/tmp/migrc-XXXXXX");
+	snprintf(group->root, sizeof(group->root), "/tmp/migrc-XXXXXX");
 	if (!mkdtemp(group->root) || mount("none", group->root, "cgroup2", 0, NULL)) {
 		rmdir(group->root);
 		*group->root = '\0';

@@ -23,6 +23,7 @@
 #define MAX_NODES	64
 
 #define PM_SWAP		0x4000000000000000ULL
+#define PM_UFFD_WP	0x0200000000000000ULL
 #define PM_PRESENT	0x8000000000000000ULL
 #define PM_PFN		0x007fffffffffffffULL
 
@@ -90,7 +91,7 @@ void unmap_area(char *area, size_t len)
 		munmap(area - HUGE, len + 2 * HUGE);
 }
 
-static bool bind(char *p, size_t len, int nid)
+bool bind_to(char *p, size_t len, int nid)
 {
 	unsigned long mask = 1UL << nid;
 
@@ -134,7 +135,7 @@ static bool move_there(char *p, unsigned long nr_pages, int nid)
 /* All at once: a page that is first read, and then written, costs a flush of all readers. */
 bool place(char *p, size_t len, int nid)
 {
-	if (!bind(p, len, nid) || madvise(p, len, MADV_POPULATE_WRITE) ||
+	if (!bind_to(p, len, nid) || madvise(p, len, MADV_POPULATE_WRITE) ||
 	    syscall(__NR_mbind, p, len, MPOL_DEFAULT, NULL, 0UL, 0))
 		return false;
 	return count_on(p, len / PAGE, nid) == len / PAGE || move_there(p, len / PAGE, nid);
@@ -211,6 +212,11 @@ uint64_t pfn_of(const char *p)
 	uint64_t entry = pagemap_entry(p);
 
 	return entry & PM_PRESENT ? entry & PM_PFN : 0;
+}
+
+bool is_uffd_protected(const char *p)
+{
+	return pagemap_entry(p) & PM_UFFD_WP;
 }
 
 bool is_swapped(const char *p)

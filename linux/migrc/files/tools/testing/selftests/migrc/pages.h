@@ -32,6 +32,8 @@ void unmap_area(char *area, size_t len);
 
 /* Bring pages in on a node, or move them there; the policy is the default one afterwards. */
 bool place(char *p, size_t len, int nid);
+/* Where they may be; hint faults leave them alone afterwards.  Moves none. */
+bool bind_to(char *p, size_t len, int nid);
 /* The node, or negative if it is not present */
 int node_of(const char *p);
 unsigned long count_on(char *p, unsigned long nr_pages, int nid);
@@ -56,6 +58,8 @@ bool move_page(char *p, int nid);
 uint64_t pagemap_entry(const char *p);
 /* Frame of a present page, or 0 */
 uint64_t pfn_of(const char *p);
+/* Has userfaultfd taken write permission from it? */
+bool is_uffd_protected(const char *p);
 /* Is there a swap or a migration entry? */
 bool is_swapped(const char *p);
 

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hint faults on pages that NUMA balancing's scanner has made inaccessible, and has not
- * flushed yet: a worker promotes them, and nothing is lost.
+ * Pages that NUMA balancing's scanner has made inaccessible, and has not flushed yet.
+ *
+ *   window	a hint fault: a worker promotes the page, and nothing is lost
+ *   hint	what was deferred before is flushed when a hint fault makes the page writable;
+ *		must fail while fault_numa is set in /sys/kernel/debug/migrc/
+ *   touched	migrated meanwhile: not deferred; must fail while fault_touch is set
+ *   others	a page of the fast node, which the scanner passes over, but userfaultfd is about
+ *		to flush, too; must fail while fault_others is set
  */
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../kselftest_harness.h"
 
+#include "scan.h"
 #include "scene.h"
+#include "writers.h"
 
-#define NUMA		"/sys/kernel/debug/sched/numa_balancing/"
 #define NR_PAGES	8192UL
 #define LEN		(NR_PAGES * PAGE)
 #define NR_THREADS	3
@@ -28,21 +36,13 @@ FIXTURE(scan)
 
 FIXTURE_SETUP(scan)
 {
-	static const char * const knobs[][2] = {
-		{ "/proc/sys/kernel/numa_balancing", "2" },
-		{ NUMA "scan_delay_ms", "1" },
-		{ NUMA "scan_period_min_ms", "20" },
-		{ NUMA "scan_period_max_ms", "100" },
-		{ NUMA "hot_threshold_ms", "20000" },
-	};
 	const char *lacks = scene_begin(&self->scene, 0);
 	size_t i;
 
+	if (!lacks)
+		lacks = scans_begin();
 	if (lacks)
 		SKIP(return, "%s", lacks);
-	for (i = 0; i < sizeof(knobs) / sizeof(*knobs); i++)
-		if (set(knobs[i][0], knobs[i][1]))
-			SKIP(return, "%s cannot be set", knobs[i][0]);
 	self->area = map_area(LEN);
 	ASSERT_NE(NULL, self->area);
 	for (i = 0; i < NR_PAGES; i++)
@@ -110,6 +110,206 @@ TEST_F_TIMEOUT(scan, window, scene_timeout())
 	EXPECT_EQ(0UL, self->wrong);
 	EXPECT_GE(promoted, 1UL);
 	EXPECT_TRUE(scene_rose(scene, "migrc_promote_later", LEAST));
+}
+
+/* How long a scan waits before it flushes */
+#define WINDOW_MS	20
+/* So often it has to be met in that time. */
+#define NR_HITS		3
+
+FIXTURE(hint)
+{
+	struct scene scene;
+	struct scanner *scanner;
+	char *area;
+};
+
+FIXTURE_SETUP(hint)
+{
+	const char *lacks = scene_begin(&self->scene, 2);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->scanner = scanner_start(1, WINDOW_MS);
+	if (!self->scanner)
+		SKIP(return, "no scans on demand");
+	ASSERT_EQ(0, set(MIGRC "restore_readonly", "1"));
+	ASSERT_EQ(0, set(MIGRC_DEBUG "fault_forget", "1"));
+	self->area = map_area(HUGE);
+	ASSERT_TRUE(self->area && place(self->area, PAGE, slow));
+	ASSERT_TRUE(bind_to(self->area, PAGE, slow));
+}
+
+FIXTURE_TEARDOWN(hint)
+{
+	scanner_stop(self->scanner);
+	scene_end(&self->scene);
+}
+
+TEST_F_TIMEOUT(hint, write, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	struct spot *spot = crew_spot(scene->crew, 0);
+
+	scene->missing = NR_HITS;
+	spot_show(scene->crew, 0, self->area);
+	while (scene_goes_on(scene)) {
+		long forced = counter("migrc_force_numa");
+
+		spot_hide(scene->crew, 0);
+		/* Nothing but the node it is on has to be as it should. */
+		make_read_only(self->area, PAGE, BY_RESTORE);
+		scene_drain();
+		/* The last of these migrations was not deferred: this ends what it has left. */
+		madvise(self->area + PAGE, PAGE, MADV_DONTNEED);
+		spot_show_again(scene->crew, 0, self->area);
+		crew_settle(scene->crew);
+		move_page(self->area, slow);
+		crew_settle(scene->crew);
+		scan_begin(self->scanner, self->area);
+		spot_write(spot);
+		crew_settle(scene->crew);
+		scan_end(self->scanner);
+		scene->missing -= counter("migrc_force_numa") > forced;
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_met(scene));
+}
+
+#define NR_TOUCHED	4
+
+FIXTURE(touched)
+{
+	struct scene scene;
+	struct scanner *scanner;
+	struct writers *writers;
+	struct moves *moves;
+	char *area;
+};
+
+FIXTURE_SETUP(touched)
+{
+	const char *lacks = scene_begin(&self->scene, 0);
+	char *pages[NR_TOUCHED];
+	int i;
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->scanner = scanner_start(1, WINDOW_MS);
+	if (!self->scanner)
+		SKIP(return, "no scans on demand");
+	self->area = map_area(HUGE);
+	self->moves = calloc(1, sizeof(*self->moves));
+	ASSERT_TRUE(self->area && self->moves && place(self->area, NR_TOUCHED * PAGE, slow));
+	for (i = 0; i < NR_TOUCHED; i++)
+		pages[i] = self->area + i * PAGE;
+	self->writers = writers_start(2, pages, NR_TOUCHED);
+	ASSERT_NE(NULL, self->writers);
+}
+
+FIXTURE_TEARDOWN(touched)
+{
+	scanner_stop(self->scanner);
+	scene_end(&self->scene);
+}
+
+TEST_F_TIMEOUT(touched, move, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+
+	scene->missing = NR_HITS;
+	while (scene_goes_on(scene) && writers_clean(self->writers)) {
+		long skipped;
+
+		moves_clear(self->moves);
+		moves_add(self->moves, self->area, NR_TOUCHED, slow);
+		moves_do(self->moves);
+		writers_settle(self->writers);
+		scan_begin(self->scanner, self->area);
+		skipped = counter("migrc_skip_pending");
+		moves_clear(self->moves);
+		moves_add(self->moves, self->area, NR_TOUCHED, fast);
+		moves_do(self->moves);
+		scan_end(self->scanner);
+		scene->missing -= counter("migrc_skip_pending") > skipped;
+	}
+	EXPECT_TRUE(writers_stop(self->writers))
+		TH_LOG("%s", writers_say(self->writers));
+	if (writers_clean(self->writers))
+		EXPECT_TRUE(scene_met(scene));
+}
+
+/* What userfaultfd goes on with after the page, before it flushes, and a scan that lasts longer */
+#define TAIL		(512UL << 20)
+#define LONG_WINDOW_MS	150
+
+FIXTURE(others)
+{
+	struct scene scene;
+	struct scanner *scanner;
+	struct writers *writers;
+	char *slow_page;	/* for the scanner */
+	char *area;
+};
+
+FIXTURE_SETUP(others)
+{
+	const char *lacks = scene_begin(&self->scene, 0);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->scanner = scanner_start(1, LONG_WINDOW_MS);
+	if (!self->scanner)
+		SKIP(return, "no scans on demand");
+	self->slow_page = map_area(HUGE);
+	ASSERT_TRUE(self->slow_page && place(self->slow_page, PAGE, slow));
+	ASSERT_TRUE(bind_to(self->slow_page, PAGE, slow));
+	self->area = map_area(TAIL);
+	ASSERT_TRUE(self->area && place(self->area, PAGE, fast));
+	/* PTEs of the zero page cost no memory. */
+	ASSERT_EQ(0, madvise(self->area, TAIL, MADV_POPULATE_READ));
+	/* To change the mapping takes a lock that a scan holds. */
+	ASSERT_TRUE(make_read_only(self->area, TAIL, BY_UFFD));
+	self->writers = writers_start(1, &self->area, 1);
+	ASSERT_NE(NULL, self->writers);
+}
+
+FIXTURE_TEARDOWN(others)
+{
+	scanner_stop(self->scanner);
+	scene_end(&self->scene);
+}
+
+static void protect(void *arg)
+{
+	uffd_protect(read_only_uffd(), arg, TAIL);
+}
+
+TEST_F_TIMEOUT(others, move, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+
+	scene->missing = NR_HITS;
+	while (scene_goes_on(scene) && writers_clean(self->writers)) {
+		long skipped;
+
+		move_page(self->area, fast);
+		word_write(self->slow_page, scene->rounds);
+		writers_settle(self->writers);
+		skipped = counter("migrc_skip_pending");
+		scan_begin(self->scanner, self->slow_page);
+		worker_run(scene->helper, protect, self->area);
+		while (worker_busy(scene->helper) && !is_uffd_protected(self->area))
+			;
+		move_page(self->area, slow);
+		worker_wait(scene->helper);
+		scan_end(self->scanner);
+		scene->missing -= counter("migrc_skip_pending") > skipped;
+	}
+	EXPECT_TRUE(writers_stop(self->writers))
+		TH_LOG("%s", writers_say(self->writers));
+	if (writers_clean(self->writers))
+		EXPECT_TRUE(scene_met(scene));
 }
 
 int main(int argc, char **argv)
