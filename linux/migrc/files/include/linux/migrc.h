@@ -14,6 +14,7 @@
 #include <linux/mm_types.h>
 #include <linux/mmzone.h>
 
+struct mmu_gather;
 struct page_ext_operations;
 struct seq_file;
 struct vm_fault;
@@ -178,7 +179,7 @@ enum migrc_scan {
 #ifdef CONFIG_MIGRC_SCAN
 
 enum migrc_scan __migrc_scan_begin(struct mm_struct *mm);
-void __migrc_scan_flush(struct mm_struct *mm);
+void __migrc_scan_flush(struct mmu_gather *tlb);
 void __migrc_scan_end(struct mm_struct *mm);
 void __migrc_scan_touch(struct mm_struct *mm, int nid);
 
@@ -189,7 +190,7 @@ static inline enum migrc_scan __migrc_scan_begin(struct mm_struct *mm)
 	return MIGRC_SCAN_NONE;
 }
 
-static inline void __migrc_scan_flush(struct mm_struct *mm) { }
+static inline void __migrc_scan_flush(struct mmu_gather *tlb) { }
 static inline void __migrc_scan_end(struct mm_struct *mm) { }
 static inline void __migrc_scan_touch(struct mm_struct *mm, int nid) { }
 
@@ -389,16 +390,16 @@ static inline void migrc_scan_touch(struct mm_struct *mm, int nid)
 }
 
 /**
- * migrc_scan_flush - NUMA balancing is about to flush, and to lower tlb_flush_pending
- * @mm:		address space
+ * migrc_scan_flush - NUMA balancing is done, and about to lower tlb_flush_pending
+ * @tlb:	what it has to flush
  * @scan:	from migrc_scan_begin()
  *
  * Context: may sleep.
  */
-static inline void migrc_scan_flush(struct mm_struct *mm, enum migrc_scan scan)
+static inline void migrc_scan_flush(struct mmu_gather *tlb, enum migrc_scan scan)
 {
 	if (scan == MIGRC_SCAN_KNOWN)
-		__migrc_scan_flush(mm);
+		__migrc_scan_flush(tlb);
 }
 
 /**

@@ -19,10 +19,11 @@
  * Nor does it say which huge pages it has changed: whoever splits or moves these flushes.
  *
  * Are scans all that is pending?  They are counted here after they have raised
- * tlb_flush_pending, and no more before they lower it.  So under migrc_scans_lock there are at
- * least as many pending as are counted here, and if the two numbers are equal nobody else
- * has changed the PTE in question without having flushed: he would have raised
- * tlb_flush_pending before he took the page-table lock, which the caller holds.
+ * tlb_flush_pending, and no more when they have flushed, before they lower it.  So under
+ * migrc_scans_lock there are at least as many pending as are counted here, and if the two
+ * numbers are equal nobody else has changed the PTE in question without having flushed: he
+ * would have raised tlb_flush_pending before he took the page-table lock, which the caller
+ * holds.
  *
  * What a scan touches is not recorded while MIGRC is off.  Scans that were under way when it
  * was switched on count as having touched all nodes: migrc_scans_forget().
@@ -30,9 +31,11 @@
 
 #include <linux/hash.h>
 #include <linux/mm.h>
+#include <linux/mm_inline.h>
 #include <linux/mm_types.h>
 #include <linux/nodemask.h>
 #include <linux/spinlock.h>
+#include <asm/tlb.h>
 
 #include "debug.h"
 #include "migrc.h"
@@ -77,15 +80,20 @@ enum migrc_scan __migrc_scan_begin(struct mm_struct *mm)
 
 /**
  * __migrc_scan_flush - see migrc_scan_flush()
- * @mm: address space
+ * @tlb: what the scan has to flush
+ *
+ * The flush takes a while, so it is done before the scan is counted no more.  If others are
+ * pending as well tlb_finish_mmu() flushes everything, and once is enough.
  *
  * Context: may sleep.
  */
-void __migrc_scan_flush(struct mm_struct *mm)
+void __migrc_scan_flush(struct mmu_gather *tlb)
 {
-	struct migrc_scans *scans = &migrc_scans[hash_ptr(mm, MIGRC_SCAN_BITS)];
+	struct migrc_scans *scans = &migrc_scans[hash_ptr(tlb->mm, MIGRC_SCAN_BITS)];
 
 	migrc_delay_scan();
+	if (!mm_tlb_flush_nested(tlb->mm))
+		tlb_flush_mmu(tlb);
 	spin_lock(&migrc_scans_lock);
 	scans->nr--;
 	spin_unlock(&migrc_scans_lock);
