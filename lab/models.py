@@ -38,7 +38,7 @@ SHARED = "common.pml"
 INVARIANTS = tuple(f"I{number}" for number in range(1, 11))
 DEADLOCK, CYCLE = "deadlock", "cycle"
 MEMORY_MB = 1024
-DEPTH = 100_000
+DEPTH = 250_000
 TIMEOUT_S = 120
 
 _SWITCH = re.compile(r"^ \*\t(MUT_\w+)\t+([^\t]+)\t(.+)$")

@@ -347,8 +347,16 @@ end:
 		pending--;
 		atomic { flush_changed() }
 #else
-		nr--;			/* migrc_scan_flush() */
-		flush_and_lower()
+		/* migrc_scan_flush() leaves the flush to tlb_finish_mmu() if others are pending. */
+		if
+		:: pending == 1 ->
+			atomic { flush_changed() };
+			nr--;
+			pending--
+		:: pending > 1 ->
+			nr--;
+			flush_and_lower()
+		fi
 #endif
 	od
 }
