@@ -30,7 +30,8 @@ EDGE = (
     Program("kmmscand_cache_test", timeout_s=400),
     Program("kmmscand_control_test", timeout_s=400),
 )
-TARGET = (Program("kmmscand_target_test", timeout_s=500),)
+TARGET = (Program("kmmscand_target_test", timeout_s=600),)
+BOUNCE = (Program("kmmscand_bounce_test", timeout_s=200),)
 HOTPLUG = (
     # Before the slow node has had any memory
     Program("kmmscand_test", label="one-tier"),
@@ -49,22 +50,46 @@ def _report(subtests: pytest.Subtests, cases: dict[str, list[Case]]) -> None:
                 assert case.outcome == "pass", case.reason or "not ok"
 
 
+# What the programs migrate may be deferred.  They write their pages once: without
+# restore_readonly none of those would be.
+WITH_MIGRC = """
+echo 1 > /sys/kernel/debug/migrc/defer_syscalls
+echo 1 > /sys/kernel/mm/migrc/restore_readonly
+echo 1 > /sys/kernel/mm/migrc/enabled
+trap 'grep ^migrc_deferred /proc/vmstat > @OUT@/deferred' EXIT
+"""
+
+
+@pytest.mark.xdist_group("mm-selftests")  # they share what is kept of the base kernel
+@pytest.mark.parametrize(
+    ("flavour", "also"),
+    [("tiershift", ""), ("torture", WITH_MIGRC)],
+    ids=["as-built", "migrc"],
+)
 def test_mm_selftests_pass_as_on_base(
+    flavour: str,
+    also: str,
     base_kernel: KernelImage,
-    tiershift_kernel: KernelImage,
+    request: pytest.FixtureRequest,
     out_dir: Path,
     subtests: pytest.Subtests,
 ) -> None:
-    """Nothing that passes on the base kernel may fail or vanish on ours."""
+    """Nothing that passes on the base kernel may fail or vanish on ours, nor with MIGRC on."""
+    kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
     machine = topology.load("two-tier", fast_cpus=4, fast_mb=1024, slow_mb=1024)
     names = [program.name for program in selftests.MM]
     on_base = selftests.cached_base(
         base_kernel, selftests.programs(base_kernel, "mm", names), machine, out_dir / "base"
     )
-    programs = selftests.programs(tiershift_kernel, "mm", names)
-    on_ours = selftests.run_programs(
-        tiershift_kernel, programs, selftests.MM, machine, out_dir / "ours"
-    )
+    programs = selftests.programs(kernel, "mm", names)
+
+    def run(wanted: tuple[Program, ...], where: Path) -> dict[str, list[Case]]:
+        prepare = selftests.PREPARE + also.replace("@OUT@", str(where))
+        return selftests.run_programs(kernel, programs, wanted, machine, where, prepare=prepare)
+
+    on_ours = run(selftests.MM, out_dir / "ours")
+    if also:
+        assert int((out_dir / "ours/deferred").read_text().split()[1]) > 0
     # Some are flaky under emulation, on base as well (migration gives up after a
     # few tries): what fails here gets a second chance, and must use it.
     again = tuple(
@@ -77,9 +102,7 @@ def test_mm_selftests_pass_as_on_base(
     )
     if again:
         print("again, alone: " + ", ".join(program.name for program in again))
-        on_ours |= selftests.run_programs(
-            tiershift_kernel, programs, again, machine, out_dir / "again"
-        )
+        on_ours |= run(again, out_dir / "again")
     passed = 0
     for program, cases in on_base.items():
         # some programs use one name for several cases: compare by position
@@ -153,6 +176,7 @@ BROKEN = (
     ("watermark", "promote_test", "full"),
     ("mlocked", "promote_test", "mlocked"),
     ("young", "kmmscand_test", "young"),
+    ("inherit", "kmmscand_control_test", "inherit"),
 )
 # The same, but too long for `make test`
 BROKEN_LONG = (
@@ -189,13 +213,22 @@ BROKEN_TARGET = (
     ("vote", "kmmscand_target_test", "vote"),
     ("target", "kmmscand_target_test", "vote"),
     ("policy", "kmmscand_target_test", "policy"),
+    ("policy", "kmmscand_target_test", "task_policy"),
+    ("policy", "kmmscand_target_test", "cpuset"),
     ("policy", "kmmscand_target_test", "full"),
+    ("fallback", "kmmscand_target_test", "full"),
     ("spatial", "kmmscand_target_test", "spatial"),
     ("confirm", "kmmscand_target_test", "confirm"),
+    ("expire", "kmmscand_target_test", "swap"),
+    ("balancing", "kmmscand_target_test", "balancing"),
     ("sideways", "kmmscand_target_test", "moved"),
+    ("shared", "kmmscand_target_test", "mapped"),
+    ("target", "kmmscand_target_test", "read"),
 )
+# The same, on a kernel that is fast enough for it
+BROKEN_BOUNCE = (("regret", "kmmscand_bounce_test", "uniform"),)
 # Broken by KUnit itself, which expects it to show
-BROKEN_IN_KUNIT = {"blame", "bounce", "regret", "sweep"}
+BROKEN_IN_KUNIT = {"blame", "bounce", "sweep"}
 SWITCHES = "/sys/kernel/debug/tier"
 
 
@@ -246,7 +279,7 @@ def _assert_noticed(
     assert outcomes == {program.key: ["fail"] for program in wanted}, cases
     # None is without a test.
     found = set(re.findall(r"^fault_(\w+)$", (out_dir / "switches").read_text(), re.MULTILINE))
-    tested = {switch for switch, *_ in BROKEN + BROKEN_LONG + BROKEN_TARGET}
+    tested = {switch for switch, *_ in BROKEN + BROKEN_LONG + BROKEN_TARGET + BROKEN_BOUNCE}
     assert found == tested | BROKEN_IN_KUNIT
 
 
@@ -259,6 +292,24 @@ def test_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) 
 def test_more_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
     """Too long for `make test`: `make soak` runs it."""
     _assert_noticed(BROKEN_LONG, debug_kernel, out_dir)
+
+
+@pytest.mark.long
+def test_bounce_selftests(
+    torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """Twice as much is hot as fits.  Does it go to and fro, and is that noticed?"""
+    machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
+    cases = selftests.run_programs(
+        torture_kernel,
+        selftests.programs(torture_kernel, "tier"),
+        BOUNCE,
+        machine,
+        out_dir,
+        prepare="true",
+    )
+    _report(subtests, cases)
+    _assert_noticed(BROKEN_BOUNCE, torture_kernel, out_dir, machine)
 
 
 @pytest.mark.long

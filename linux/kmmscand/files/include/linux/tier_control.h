@@ -8,7 +8,7 @@
 
 #include <linux/build_bug.h>
 #include <linux/errno.h>
-#include <linux/jump_label.h>
+#include <linux/jump_label_ratelimit.h>
 #include <linux/mm_types.h>
 #include <linux/sched/coredump.h>
 
@@ -30,21 +30,7 @@ struct seq_file;
 static_assert(MMF_TIER_SCAN > MMF_TOPDOWN);
 static_assert(MMF_TIER_SCAN + MMF_TIER_SCAN_BITS <= BITS_PER_LONG);
 
-/**
- * tier_mm_inherit - a new address space is scanned as often as the one it comes from
- * @mm:   new, and nobody else's yet
- * @from: of the process that forks or calls exec
- *
- * The mask of what is inherited, MMF_INIT_MASK, need not contain our bits.
- *
- * Context: any.
- */
-static inline void tier_mm_inherit(struct mm_struct *mm, const struct mm_struct *from)
-{
-	mm->flags = (mm->flags & ~MMF_TIER_SCAN_MASK) |
-		    (READ_ONCE(from->flags) & MMF_TIER_SCAN_MASK);
-}
-
+void tier_mm_inherit(struct mm_struct *mm, const struct mm_struct *from);
 int tier_prctl(int option, unsigned long arg2, unsigned long arg3, unsigned long arg4,
 	       unsigned long arg5);
 void tier_task_status(struct seq_file *m, const struct mm_struct *mm);
@@ -69,7 +55,7 @@ static inline void tier_task_status(struct seq_file *m, const struct mm_struct *
 
 #if defined(CONFIG_KMMSCAND) && defined(CONFIG_MEMCG)
 
-DECLARE_STATIC_KEY_FALSE(tier_memcg_key);
+extern struct static_key_false_deferred tier_memcg_key;
 
 void __tier_memcg_free(struct mem_cgroup *memcg);
 
@@ -83,7 +69,7 @@ void __tier_memcg_free(struct mem_cgroup *memcg);
  */
 static inline void tier_memcg_free(struct mem_cgroup *memcg)
 {
-	if (static_branch_unlikely(&tier_memcg_key))
+	if (static_branch_unlikely(&tier_memcg_key.key))
 		__tier_memcg_free(memcg);
 }
 

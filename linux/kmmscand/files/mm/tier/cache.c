@@ -66,6 +66,7 @@
 #include <linux/shmem_fs.h>
 #include <linux/sysfs.h>
 #include <linux/tier.h>
+#include <linux/topology.h>
 
 #include "cache.h"
 #include "control.h"
@@ -174,11 +175,10 @@ static bool kmmscand_cache_may_move(struct folio *folio)
 
 /* Record a slow folio.  Returns false if it has been in this look, or is not tracked. */
 static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
-				 enum kmmscand_cache_look look)
+				 enum kmmscand_cache_look look, unsigned int slot)
 {
-	/* What the frame's former owner wanted means nothing here. */
 	if (target_matters())
-		hotness_aim(pfn, epoch, look != KMMSCAND_CACHE_FIRST, TARGET_ANY, TARGET_ANY);
+		hotness_aim_read(pfn, epoch, look != KMMSCAND_CACHE_FIRST, slot);
 	if (tier_fault(CACHE_ONCE)) {
 		hotness_touch_close(pfn, epoch, false, 0);
 		return hotness_touch_close(pfn, epoch, true, 0);
@@ -203,7 +203,7 @@ static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
 void __tier_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
 		      loff_t prev)
 {
-	unsigned int i, first, new = 0, touched = 0, epoch = hotness_epoch();
+	unsigned int i, first, new = 0, touched = 0, epoch = hotness_epoch(), slot = TARGET_ANY;
 	unsigned long pfns[PAGEVEC_SIZE] __uninitialized;
 	enum kmmscand_cache_look look;
 
@@ -218,10 +218,13 @@ void __tier_file_read(struct file *file, struct folio **folios, unsigned int nr,
 	new = hotness_untouched(pfns, new, epoch, look != KMMSCAND_CACHE_FIRST);
 	if (!new || !kmmscand_cache_allowed(file))
 		return;
+	/* To who reads it; if there are several, they are in doubt. */
+	if (target_matters() && READ_ONCE(target_mode) != TARGET_MODE_NEAREST)
+		slot = target_slot(numa_node_id());
 	for (i = 0; i < new; i++) {
 		/* The reader holds a reference. */
 		if (kmmscand_cache_may_move(pfn_folio(pfns[i])))
-			touched += kmmscand_cache_touch(pfns[i], epoch, look);
+			touched += kmmscand_cache_touch(pfns[i], epoch, look, slot);
 	}
 	if (touched)
 		count_tier_events(KMMSCAND_READ_TOUCHED, touched);

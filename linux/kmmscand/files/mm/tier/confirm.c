@@ -30,10 +30,16 @@
  * What is known is kept in a table of CONFIRM_REGIONS words by hash.  If two regions meet
  * in a word, the one with more faults stays, and the other one counts as unknown: a wrong
  * answer is a page on another fast node, and no error.
+ *
+ * An answer is good for CONFIRM_FRESH * CONFIRM_EPOCHS epochs: threads change places, and
+ * memory is unmapped and mapped again.  Then hot pages that are still slow, or are again,
+ * have to tell once more.  Of an address space that the scanners have just met nothing is
+ * known, though its mm_struct may have been another one's.
  */
 
 #include <linux/bits.h>
 #include <linux/hash.h>
+#include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/mmu_notifier.h>
@@ -47,23 +53,37 @@
 #include "confirm.h"
 #include "events.h"
 #include "fault.h"
+#include "hotness.h"
 #include "target.h"
 
 #define CONFIRM_BITS		12
 #define CONFIRM_REGIONS		BIT(CONFIRM_BITS)
+#define CONFIRM_SALTS		4096
 
 /* target_confirm_1in; 0: no page is made inaccessible */
 unsigned int confirm_1in = 64;
 
 static u32 confirm_regions[CONFIRM_REGIONS];
+/* By address space; changed by scanners.  Who misses a change asks once more. */
+static u8 confirm_salts[CONFIRM_SALTS];
+
+static u8 *confirm_salt(const struct mm_struct *mm)
+{
+	return &confirm_salts[hash_ptr(mm, ilog2(CONFIRM_SALTS))];
+}
 
 static u32 *confirm_find(struct mm_struct *mm, unsigned long addr, u32 *tag)
 {
-	u64 hash = hash_64((unsigned long)mm, 64) + (addr >> PMD_SHIFT);
+	u64 hash = hash_64((unsigned long)mm + READ_ONCE(*confirm_salt(mm)), 64);
 
-	hash = hash_64(hash, CONFIRM_BITS + 32 - CONFIRM_TAG_SHIFT);
+	hash = hash_64(hash + (addr >> PMD_SHIFT), CONFIRM_BITS + 32 - CONFIRM_TAG_SHIFT);
 	*tag = hash >> CONFIRM_BITS;
 	return &confirm_regions[hash & (CONFIRM_REGIONS - 1)];
+}
+
+static u8 confirm_now(void)
+{
+	return tier_fault(EXPIRE) ? 0 : hotness_epoch() / CONFIRM_EPOCHS;
 }
 
 /**
@@ -77,6 +97,21 @@ void confirm_reset(void)
 }
 
 /**
+ * confirm_forget - an address space is met of which nothing is known
+ * @mm: it; what is known of it is of another one that was at the same address
+ *
+ * What is known of some others may be forgotten, too.
+ *
+ * Context: a scanner, one at a time.
+ */
+void confirm_forget(const struct mm_struct *mm)
+{
+	u8 *salt = confirm_salt(mm);
+
+	WRITE_ONCE(*salt, *salt + 1);
+}
+
+/**
  * confirm_active - may pages of this VMA be made to tell?
  * @vma: mmap_lock is held
  *
@@ -86,7 +121,7 @@ void confirm_reset(void)
 bool confirm_active(struct vm_area_struct *vma)
 {
 	return IS_ENABLED(CONFIG_NUMA_BALANCING) && READ_ONCE(confirm_1in) &&
-	       !sysctl_numa_balancing_mode && vma_is_anonymous(vma) &&
+	       (!sysctl_numa_balancing_mode || tier_fault(BALANCING)) && vma_is_anonymous(vma) &&
 	       vma_is_accessible(vma) && !(vma->vm_flags & VM_MIXEDMAP) &&
 	       !mm_has_notifiers(vma->vm_mm);
 }
@@ -102,8 +137,9 @@ bool confirm_active(struct vm_area_struct *vma)
 unsigned int confirm_region(struct mm_struct *mm, unsigned long addr)
 {
 	u32 tag, *region = confirm_find(mm, addr, &tag);
+	u32 known = READ_ONCE(*region);	/* before the time is read: it is not from the future */
 
-	return tier_fault(CONFIRM) ? 0 : confirm_slot(READ_ONCE(*region), tag);
+	return tier_fault(CONFIRM) ? 0 : confirm_slot(known, tag, confirm_now());
 }
 
 /**
@@ -144,7 +180,7 @@ bool __tier_hint_fault(struct vm_area_struct *vma, unsigned long addr)
 {
 	u32 tag, *region = confirm_find(vma->vm_mm, addr, &tag);
 	u32 old = READ_ONCE(*region);
-	u32 new = confirm_merge(old, tag, target_slot(numa_node_id()));
+	u32 new = confirm_merge(old, tag, target_slot(numa_node_id()), confirm_now());
 
 	/* If it fails: a fault on another CPU just now is as good as this one. */
 	if (new != old)

@@ -41,6 +41,7 @@ bool __tier_mm_off(struct mm_struct *mm);
  * @batch:   number of the batch, to measure the groups' memory once for each
  * @begun:   an epoch has begun in which groups are asked
  * @sharing: what can be afforded is shared by weight
+ * @nomem:   there was no memory for another group in this epoch
  */
 struct kpromoted_shares {
 	struct hotness_filter filter;
@@ -53,6 +54,7 @@ struct kpromoted_shares {
 	unsigned int batch;
 	bool begun;
 	bool sharing;
+	bool nomem;
 };
 
 void kpromoted_shares_init(struct kpromoted_shares *shares, const nodemask_t *top);
@@ -73,7 +75,9 @@ void kpromoted_shares_end(struct kpromoted_shares *shares);
  */
 static inline struct hotness_filter *kpromoted_shares_begin(struct kpromoted_shares *shares)
 {
-	return static_branch_unlikely(&tier_memcg_key) ? __kpromoted_shares_begin(shares) : NULL;
+	if (!static_branch_unlikely(&tier_memcg_key.key))
+		return NULL;
+	return __kpromoted_shares_begin(shares);
 }
 
 static inline bool kpromoted_shares_by_weight(const struct kpromoted_shares *shares)
@@ -83,7 +87,7 @@ static inline bool kpromoted_shares_by_weight(const struct kpromoted_shares *sha
 
 static inline bool tier_mm_off(struct mm_struct *mm)
 {
-	return static_branch_unlikely(&tier_memcg_key) && __tier_mm_off(mm);
+	return static_branch_unlikely(&tier_memcg_key.key) && __tier_mm_off(mm);
 }
 
 #else /* !CONFIG_MEMCG */

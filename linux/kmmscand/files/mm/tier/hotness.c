@@ -323,19 +323,8 @@ void hotness_forget(unsigned long pfn, unsigned long nr)
 	rcu_read_unlock();
 }
 
-/**
- * hotness_aim - say where a page should go that is about to be touched
- * @pfn:    first frame of the folio
- * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
- * @second: likewise, and true for hotness_touch()
- * @aim:    slot, and whether the page may go elsewhere; see target.h
- * @was:    @aim of the same address space in its last pass
- *
- * Before the touch, so that no page is promoted before it is known where it may go.
- *
- * Context: any; only RCU and atomics are used.
- */
-void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was)
+static void hotness_aim_at(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was,
+			   bool unmapped)
 {
 	u8 old, new, known, tick = 2 * epoch + second;
 	struct hotness_section *section;
@@ -357,6 +346,9 @@ void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 
 		if (hotness_aged(record, tick, HOTNESS_MAX_SHIFT + 1) ||
 		    ((u8)record && (u8)((record >> 8) - tick - 1) < HOTNESS_FRESH_TICKS))
 			known = old;
+		/* Who was bound does not map it any more. */
+		if (unmapped && (known & TARGET_STRICT))
+			known = 0;
 		new = target_merge(known, aim, was, known && (u8)(record >> 8) == tick);
 		if (new == old)
 			break;
@@ -364,6 +356,39 @@ void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 
 	} while (!try_cmpxchg(&section->aim[index], &old, new));
 out:
 	rcu_read_unlock();
+}
+
+/**
+ * hotness_aim - say where a page should go that is about to be touched
+ * @pfn:    first frame of the folio
+ * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
+ * @second: likewise, and true for hotness_touch()
+ * @aim:    slot, and whether the page may go elsewhere; see target.h
+ * @was:    @aim of the same address space in its last pass
+ *
+ * Before the touch, so that no page is promoted before it is known where it may go.
+ *
+ * Context: any; only RCU and atomics are used.
+ */
+void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was)
+{
+	hotness_aim_at(pfn, epoch, second, aim, was, false);
+}
+
+/**
+ * hotness_aim_read - say where page cache should go that nobody maps
+ * @pfn:    first frame of the folio
+ * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
+ * @second: likewise, and true for hotness_touch()
+ * @slot:   of who reads it
+ *
+ * Before the touch, as hotness_aim().
+ *
+ * Context: any; only RCU and atomics are used.
+ */
+void hotness_aim_read(unsigned long pfn, unsigned int epoch, bool second, u8 slot)
+{
+	hotness_aim_at(pfn, epoch, second, slot, slot, true);
 }
 
 /* Zero the records from which nothing can be learned any more. */

@@ -120,6 +120,7 @@ void hotness_touch_known(unsigned long pfn);
 unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
 			       bool second);
 void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was);
+void hotness_aim_read(unsigned long pfn, unsigned int epoch, bool second, u8 slot);
 void hotness_forget(unsigned long pfn, unsigned long nr);
 int hotness_news(void);
 void hotness_add_news(void);

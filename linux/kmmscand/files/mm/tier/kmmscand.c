@@ -391,8 +391,12 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	if (mm_has_notifiers(pass->mm))
 		pass->close = false;
 	if (!pass->next) {
-		if ((!s->longer || mm_has_notifiers(pass->mm) || tier_mm_scale(pass->mm) > 1) &&
-		    (int)(state->due - hotness_epoch()) > 0 && !target_has_left(state, task))
+		/* Who wants it to be seldom is not asked in between where it runs, either. */
+		bool seldom = tier_mm_scale(pass->mm) > 1;
+
+		if ((!s->longer || mm_has_notifiers(pass->mm) || seldom) &&
+		    (int)(state->due - hotness_epoch()) > 0 &&
+		    (seldom || !target_has_left(state, task)))
 			return;
 		kmmscand_begin(state, task, s->window_ms, s->close.window_ms);
 	}
@@ -450,7 +454,7 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 	WRITE_ONCE(epoch_ms, period_ms << min(stretch, KMMSCAND_MAX_STRETCH));
 
 	hotness_next_epoch();
-	kmmscand_cache_epoch(s->close.window_ms);
+	kmmscand_cache_epoch(s->window_ms);
 	/* What could not be allocated when memory came online */
 	if (!(s->round % HOTNESS_SWEEP_EPOCHS) &&
 	    hotness_populate(&kmmscand->nodes.slow) == -ENOMEM)

@@ -860,29 +860,48 @@ static void vote_test(struct kunit *test)
 
 static void confirm_test(struct kunit *test)
 {
-	u32 known = confirm_merge(0, 7, 1);
+	u32 known = confirm_merge(0, 7, 1, 0);
 	int i;
 
-	KUNIT_EXPECT_EQ(test, confirm_slot(0, 0), 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 1);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8), 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(0, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 1);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8, 0), 0);
 	/* Used from two nodes alike */
-	known = confirm_merge(known, 7, 2);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), TARGET_ANY);
-	known = confirm_merge(known, 7, 2);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 2);
+	known = confirm_merge(known, 7, 2, 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), TARGET_ANY);
+	known = confirm_merge(known, 7, 2, 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 2);
 	/* Votes do not overflow. */
 	for (i = 0; i < 20; i++)
-		known = confirm_merge(known, 7, 2);
+		known = confirm_merge(known, 7, 2, 0);
 	KUNIT_EXPECT_EQ(test, known >> CONFIRM_TAG_SHIFT, 7);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 2);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 2);
 	/* Another region in the same place has to ask more often. */
 	for (i = 0; i < 6; i++)
-		known = confirm_merge(known, 8, 1);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 2);
-	known = confirm_merge(known, 8, 1);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7), 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8), 1);
+		known = confirm_merge(known, 8, 1, 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 2);
+	known = confirm_merge(known, 8, 1, 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 0);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8, 0), 1);
+}
+
+/* An answer is believed for a while, also when the stamp wraps. */
+static void confirm_expire_test(struct kunit *test)
+{
+	u32 known = 0;
+	int i;
+
+	for (i = 0; i < 20; i++)
+		known = confirm_merge(known, 7, 1, 250);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 250), 1);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(249 + CONFIRM_FRESH)), 1);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(250 + CONFIRM_FRESH)), 0);
+	/* Who says the same again, says it now. */
+	known = confirm_merge(known, 7, 1, 255);
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(250 + CONFIRM_FRESH)), 1);
+	/* Who says otherwise need not count against what is old. */
+	known = confirm_merge(known, 7, 2, (u8)(255 + CONFIRM_FRESH));
+	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(255 + CONFIRM_FRESH)), 2);
 }
 
 static struct kunit_case kmmscand_test_cases[] = {
@@ -907,6 +926,7 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(merge_test),
 	KUNIT_CASE(vote_test),
 	KUNIT_CASE(confirm_test),
+	KUNIT_CASE(confirm_expire_test),
 	{}
 };
 

@@ -246,7 +246,6 @@ static void kpromoted_charge(struct kpromoted *p, int target, unsigned long nr)
 #ifdef CONFIG_NUMA_BALANCING
 	mod_node_page_state(NODE_DATA(target), PGPROMOTE_CANDIDATE, nr);
 #endif
-	count_tier_events(KMMSCAND_CANDIDATE, nr);
 }
 
 /* Look at the fast nodes.  Returns what is free, in base pages. */
@@ -289,7 +288,8 @@ static int kpromoted_place(struct kpromoted *p, u8 aim, unsigned int nr)
 
 			if (room->left <= 0 || room->full || room->roomy < roomy)
 				continue;
-			if ((aim & TARGET_STRICT) && nid != want)
+			if (nid != want && ((aim & TARGET_STRICT) ||
+					    (want != NUMA_NO_NODE && tier_fault(FALLBACK))))
 				continue;
 			if (best == NUMA_NO_NODE ||
 			    node_distance(from, nid) < node_distance(from, best))
@@ -543,6 +543,7 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 	if (target != work->target && !kpromoted_rate(p, target, pages))
 		return;
 	kpromoted_charge(p, target, pages);
+	count_tier_events(KMMSCAND_CANDIDATE, pages);
 	done = kpromoted_move(p, first, end, work);
 	if (!target_matters()) {
 		work->full = !done;
@@ -753,22 +754,29 @@ static void kpromoted_sideways(struct kpromoted *p)
 	struct tier_promote_stats stats;
 	unsigned long pages, exchanged = 0;
 	unsigned int nr, i;
+	int target;
 
 	while (!kthread_should_stop() && !kpromoted_over(&work)) {
-		/* The limit is that of promotion. */
-		if (!kpromoted_rate(p, first_node(p->nodes.top), KPROMOTED_BATCH))
+		/* The limit is that of promotion, and shared with NUMA balancing. */
+		target = sideways_target();
+		if (target == NUMA_NO_NODE)
 			return;
-		nr = sideways_take(p->ranges, KPROMOTED_RANGES, KPROMOTED_BATCH);
+		pages = kpromoted_rate(p, target, KPROMOTED_BATCH);
+		if (!pages)
+			return;
+		nr = sideways_take(p->ranges, KPROMOTED_RANGES, pages);
 		if (!nr)
 			return;
+		/* Another promoter may have taken what was first. */
+		target = p->ranges[0].nid;
 		for (i = 0, pages = 0; i < nr; i++)
 			pages += p->ranges[i].nr;
-		if (!kpromoted_has_room(p->ranges[0].nid)) {
+		if (!kpromoted_has_room(target)) {
 			if (!numa_demotion_enabled || exchanged >= p->exchange)
 				continue;
 			exchanged += pages;
 		}
-		p->tokens -= pages;
+		kpromoted_charge(p, target, pages);
 		memset(&stats, 0, sizeof(stats));
 		tier_promote(p->ranges, nr, &stats);
 		count_tier_events(KMMSCAND_SIDEWAYS, stats.sideways);

@@ -38,8 +38,11 @@
 #include "events.h"
 #include "fault.h"
 
-/* Is there any group with settings of its own? */
-DEFINE_STATIC_KEY_FALSE(tier_memcg_key);
+/*
+ * Is there any group with settings of its own, or has there been one a second ago?  Who may
+ * write to the files shall not have the kernel patched all the time.
+ */
+DEFINE_STATIC_KEY_DEFERRED_FALSE(tier_memcg_key, HZ);
 
 struct tier_memcg {
 	struct rcu_head rcu;
@@ -210,9 +213,9 @@ static int tier_memcg_write(struct mem_cgroup *memcg, unsigned int weight, unsig
 			   tier_memcgs_sharing - tier_weight_shares(old->weight));
 	/* It counts the groups with settings; other settings change nothing. */
 	if (new && !old)
-		static_branch_inc(&tier_memcg_key);
+		static_branch_deferred_inc(&tier_memcg_key);
 	if (old && !new)
-		static_branch_dec(&tier_memcg_key);
+		static_branch_slow_dec_deferred(&tier_memcg_key);
 	if (old)
 		kfree_rcu(old, rcu);
 	return 0;

@@ -25,6 +25,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
+#include "confirm.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "target.h"
@@ -110,6 +111,8 @@ struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 		state = kzalloc(sizeof(*state), GFP_KERNEL | __GFP_NOWARN);
 		if (state) {
 			mmgrab(mm);
+			if (target_matters())
+				confirm_forget(mm);
 			state->pass.mm = mm;
 			state->home = nid;
 			state->round = round;

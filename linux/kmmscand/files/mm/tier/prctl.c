@@ -53,6 +53,22 @@ unsigned int tier_mm_scale(const struct mm_struct *mm)
 }
 
 /**
+ * tier_mm_inherit - a new address space is scanned as often as the one it comes from
+ * @mm:   new, and nobody else's yet
+ * @from: of the process that forks or calls exec
+ *
+ * The mask of what is inherited, MMF_INIT_MASK, need not contain our bits.
+ *
+ * Context: any.
+ */
+void tier_mm_inherit(struct mm_struct *mm, const struct mm_struct *from)
+{
+	mm->flags &= ~MMF_TIER_SCAN_MASK;
+	if (!tier_fault(INHERIT))
+		mm->flags |= READ_ONCE(from->flags) & MMF_TIER_SCAN_MASK;
+}
+
+/**
  * tier_prctl - PR_SET_TIER_SCAN and PR_GET_TIER_SCAN
  * @option: one of the two
  * @arg2:   to be set: 0 to 10; else 0

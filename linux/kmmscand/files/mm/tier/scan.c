@@ -280,7 +280,8 @@ static bool kmmscand_fast(struct kmmscand_walk *w, struct folio *folio)
 		return false;
 	nid = folio_nid(folio);
 	if (nid == w->sideways || !node_isset(nid, pass->nodes->top) ||
-	    folio_likely_mapped_shared(folio) || !kmmscand_may_move(folio))
+	    (folio_likely_mapped_shared(folio) && !tier_fault(SHARED)) ||
+	    !kmmscand_may_move(folio))
 		return false;
 	if (w->look == KMMSCAND_SECOND || (w->look == KMMSCAND_SINCE && pass->again))
 		pass->wrong += sideways_add(folio_pfn(folio), folio_nr_pages(folio),

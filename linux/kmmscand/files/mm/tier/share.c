@@ -108,10 +108,16 @@ static struct kpromoted_share *share_new(struct kpromoted_shares *shares,
 	struct mem_cgroup *above = parent_mem_cgroup(memcg);
 	struct kpromoted_share *share;
 
-	share = kzalloc(sizeof(*share), GFP_KERNEL | __GFP_NOWARN);
-	if (!share)
+	/* Memory hotplug waits for us: no time to reclaim.  Not tried again for each page. */
+	if (shares->nomem)
 		return NULL;
-	if (xa_err(xa_store(&shares->index, memcg->css.id, share, GFP_KERNEL | __GFP_NOWARN))) {
+	share = kzalloc(sizeof(*share), GFP_NOWAIT);
+	if (!share) {
+		shares->nomem = true;
+		return NULL;
+	}
+	if (xa_err(xa_store(&shares->index, memcg->css.id, share, GFP_NOWAIT))) {
+		shares->nomem = true;
 		kfree(share);
 		return NULL;
 	}
@@ -309,6 +315,7 @@ struct hotness_filter *__kpromoted_shares_begin(struct kpromoted_shares *shares)
 	struct kpromoted_share *share;
 
 	shares->begun = true;
+	shares->nomem = false;
 	shares->round = 0;
 	shares->sharing = tier_memcg_shares();
 	kpromoted_shares_batch(shares);

@@ -14,7 +14,9 @@
  * had them set, and after half a minute half of the hot ones had still not had their
  * turn.  What is cleared is handed back to reclaim as that of slow pages is.
  *
- * The rate and the CPU time are those of promoters.  Where there is no room it is an
+ * The rate and the CPU time are those of promoters.  The former is shared with NUMA balancing,
+ * for which these pages are candidates for promotion like others; but not by memory control
+ * groups, because nothing is promoted.  Where there is no room it is an
  * exchange like others: kswapd is woken if it can demote, and no more is moved in an
  * epoch than promoters exchange.
  *
@@ -34,6 +36,7 @@
  */
 
 #include <linux/minmax.h>
+#include <linux/numa.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -104,6 +107,22 @@ unsigned int sideways_add(unsigned long pfn, unsigned int nr, int nid)
 	}
 	spin_unlock(&sideways_lock);
 	return new;
+}
+
+/**
+ * sideways_target - where should go what has been noted first?
+ *
+ * Context: a promoter.
+ * Return: fast node, or NUMA_NO_NODE if nothing has been noted.
+ */
+int sideways_target(void)
+{
+	int nid;
+
+	spin_lock(&sideways_lock);
+	nid = sideways_nr ? sideways_ranges[0].nid : NUMA_NO_NODE;
+	spin_unlock(&sideways_lock);
+	return nid;
 }
 
 /**

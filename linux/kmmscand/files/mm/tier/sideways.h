@@ -12,6 +12,7 @@ struct tier_range;
 void sideways_start(void);
 void sideways_stop(void);
 unsigned int sideways_add(unsigned long pfn, unsigned int nr, int nid);
+int sideways_target(void);
 unsigned int sideways_take(struct tier_range *ranges, unsigned int max_ranges,
 			   unsigned long max_pages);
 

@@ -36,7 +36,8 @@
  * patched out (target_key).
  *
  * Locking: struct target_vote belongs to its address space, which belongs to one scanner
- * at a time (mms.c).  The slots change only while no thread of kmmscand runs.
+ * at a time (mms.c).  The slots change only while no thread of kmmscand runs; who has just read
+ * page cache may still see some that are wrong by then.
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * KUnit tests of what the hotness table knows of where pages should go: scanners that
- * update it at the same time, and pages that are bound to a full node.
+ * update it at the same time, pages that are bound to a full node, and page cache.
  *
  * The slots are numbers here, so this needs no machine with several fast nodes.
  */
@@ -215,9 +215,40 @@ static void closed_test(struct kunit *test)
 	free_targets(pfn, 2);
 }
 
+/* Page cache goes to its reader, whatever who has mapped it before was bound to. */
+static void read_test(struct kunit *test)
+{
+	struct hotness_histogram histogram;
+	struct hotness_cursor cursor = {};
+	struct tier_range ranges[2];
+	unsigned long pfn = alloc_targets(test, 1);
+	int i;
+
+	hotness_next_epoch();
+	for (i = 0; i < 2; i++) {
+		hotness_aim(pfn + i, hotness_epoch(), true, 1 | TARGET_STRICT, 0);
+		hotness_touch(pfn + i, 0);
+	}
+	hotness_next_epoch();
+	hotness_aim_read(pfn, hotness_epoch(), true, 2);
+	/* Who maps it knows better than who may go anywhere. */
+	hotness_aim(pfn + 1, hotness_epoch(), true, 2, 0);
+	for (i = 0; i < 2; i++)
+		hotness_touch(pfn + i, 0);
+
+	hotness_count(first_memory_node, &histogram, NULL, NULL);
+	cursor.since = histogram.since;
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 2), 2);
+	KUNIT_EXPECT_EQ(test, ranges[0].nid, 2);
+	KUNIT_EXPECT_EQ(test, ranges[1].nid, 1 | TARGET_STRICT);
+
+	free_targets(pfn, 1);
+}
+
 static struct kunit_case target_test_cases[] = {
 	KUNIT_CASE(together_test),
 	KUNIT_CASE(closed_test),
+	KUNIT_CASE(read_test),
 	{}
 };
 

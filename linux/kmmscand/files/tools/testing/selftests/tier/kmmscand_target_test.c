@@ -9,22 +9,32 @@
  * its rule:
  *
  *   vote	fault_vote, fault_target
- *   policy, full	fault_policy
+ *   policy, task_policy, cpuset	fault_policy
+ *   full	fault_policy, fault_fallback
  *   spatial	fault_spatial
  *   confirm	fault_confirm
+ *   swap	fault_expire
+ *   balancing	fault_balancing
  *   moved	fault_sideways
+ *   mapped	fault_shared
+ *   read	fault_target
  *
  * "toggle" is about what must not happen, whatever kmmscand is doing when it is switched off.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 
 #include "kmmscand_util.h"
 #include "tier_fill.h"
 
 #define MB		(1024UL * 1024)
 #define LEN		(4 * MB)
+
+#define CGROUPS		"/tmp/kmmscand_target_cgroups"
+#define SCHED		"/sys/kernel/debug/sched/numa_balancing/"
 
 /* Until hot pages must have arrived */
 #define ARRIVE_S	40
@@ -117,6 +127,13 @@ static void heat(char *addr, size_t len, double seconds, int nid)
 			return;
 		next = now() + 0.3;
 	}
+}
+
+static bool is_on(void)
+{
+	char buf[8];
+
+	return read_file(KMMSCAND "enabled", buf, sizeof(buf)) && *buf == '1';
 }
 
 static bool right(char *addr, size_t len, int nid)
@@ -281,6 +298,64 @@ static void test_policy(void)
 	unmap_on(q, LEN);
 }
 
+/* What a child keeps hot, which runs near and may have memory far and slow only, goes far. */
+static bool goes_far(bool (*restrict_child)(void))
+{
+	int status = 0;
+	pid_t pid = fork_child();
+	char *p;
+
+	if (!pid) {
+		p = run_on(near) && restrict_child() ? map_on(LEN, slow, false) : NULL;
+		if (!p || count_on(p, LEN, slow) != LEN / PAGE || enable(true))
+			_exit(2);
+		heat(p, LEN, ARRIVE_S, far);
+		_exit(!right(p, LEN, far));
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && !enable(false) && !status;
+}
+
+static bool set_task_policy(void)
+{
+	unsigned long mask = 1UL << far | 1UL << slow;
+
+	return !syscall(__NR_set_mempolicy, MPOL_BIND, &mask, MAX_NODES + 1UL);
+}
+
+static void test_task_policy(void)
+{
+	ksft_test_result(goes_far(set_task_policy),
+			 "what a task is bound to holds for its pages\n");
+}
+
+static bool enter_cpuset(void)
+{
+	char mems[16];
+
+	snprintf(mems, sizeof(mems), "%d,%d", far, slow);
+	return !write_file(CGROUPS "/cgroup.subtree_control", "+cpuset") &&
+	       !write_file(CGROUPS "/some/cpuset.mems", mems) &&
+	       !write_file(CGROUPS "/some/cgroup.procs", "0");
+}
+
+static void test_cpuset(void)
+{
+	bool ok;
+
+	mkdir(CGROUPS, 0700);
+	if (mount("none", CGROUPS, "cgroup2", 0, NULL)) {
+		rmdir(CGROUPS);
+		ksft_test_result_skip("no control groups (v2)\n");
+		return;
+	}
+	mkdir(CGROUPS "/some", 0700);
+	ok = goes_far(enter_cpuset);
+	rmdir(CGROUPS "/some");
+	umount(CGROUPS);
+	rmdir(CGROUPS);
+	ksft_test_result(ok, "the cpuset decides between fast nodes, too\n");
+}
+
 /* Threads on both nodes use the memory.  Of each page table a part is far already. */
 static void test_spatial(void)
 {
@@ -315,14 +390,46 @@ static void test_spatial(void)
 	unmap_on(p, 2 * HUGE);
 }
 
+/* Faults that are NUMA balancing's may have moved pages. */
+static bool move_to_slow(char *addr, size_t len)
+{
+	unsigned long mask = 1UL << slow;
+
+	return !syscall(__NR_mbind, addr, len, MPOL_BIND, &mask, MAX_NODES + 1UL,
+			2UL /* MPOL_MF_MOVE */) &&
+	       !syscall(__NR_mbind, addr, len, MPOL_DEFAULT, NULL, 0UL, 0UL);
+}
+
 /* A thread on each node, and each has half of the memory to itself. */
+static bool each_its_half(char *p, int first, int second)
+{
+	struct heater heater[2];
+	char rate[16];
+	long all;
+	bool ok;
+
+	if (!start_heater(&heater[0], p, 2 * HUGE, first) ||
+	    !start_heater(&heater[1], p + 2 * HUGE, 2 * HUGE, second))
+		ksft_exit_fail_msg("pthread_create failed\n");
+	/* To move the pages takes CPU time, too: nothing is promoted before some votes without. */
+	ok = read_file(KMMSCAND "promote_rate_mbps", rate, sizeof(rate));
+	ok &= !write_file(KMMSCAND "promote_rate_mbps", "0");
+	ok &= move_to_slow(p, 4 * HUGE);
+	all = all_promoted(p, 4 * HUGE);
+	ok &= is_on() || !enable(true);
+	sleep(5);
+	ok &= !write_file(KMMSCAND "promote_rate_mbps", rate);
+	wait_promoted(all);
+	ok &= stop_heaters(heater, 2);
+	ok &= right(p, 2 * HUGE, first);
+	return ok & right(p + 2 * HUGE, 2 * HUGE, second);
+}
+
 static void test_confirm(void)
 {
 	long hints = event_count("kmmscand_target_hint"), balancing;
 	char *p = map_slow(4 * HUGE);
-	struct heater heater[2];
 	bool ok = true;
-	long all;
 
 	if (!p)
 		return;
@@ -330,15 +437,7 @@ static void test_confirm(void)
 	ok &= !set("target_confirm_1in", "16") && run_on(near);
 	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
 	balancing = event_count("numa_hint_faults");
-	all = all_promoted(p, 4 * HUGE);
-	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
-	ok &= start_heater(&heater[1], p + 2 * HUGE, 2 * HUGE, far);
-	sleep(1);
-	ok &= !enable(true);
-	wait_promoted(all);
-	ok &= stop_heaters(heater, 2);
-	ok &= right(p, 2 * HUGE, near);
-	ok &= right(p + 2 * HUGE, 2 * HUGE, far);
+	ok &= each_its_half(p, near, far);
 	ksft_print_msg("%ld pages were made inaccessible, %ld faults\n",
 		       event_count("kmmscand_target_hint") - hints,
 		       event_count("kmmscand_target_hint_fault"));
@@ -346,6 +445,60 @@ static void test_confirm(void)
 	ok &= event_count("numa_hint_faults") == balancing;
 	enable(false);
 	ksft_test_result(ok, "pages go to the thread that uses them\n");
+	unmap_on(p, 4 * HUGE);
+}
+
+/* An answer is believed for some 60 epochs (confirm.h). */
+#define EXPIRE_S	30
+
+/* The threads change places, after their pages have become slow again. */
+static void test_swap(void)
+{
+	char *p = map_slow(4 * HUGE);
+	bool ok = true;
+
+	if (!p)
+		return;
+	/* Slow machines make epochs longer. */
+	ok &= !set("target_confirm_1in", "16") && !set("scan_period_ms", "100") && run_on(near);
+	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
+	ok &= each_its_half(p, near, far);
+	sleep(EXPIRE_S);
+	ok &= each_its_half(p, far, near);
+	enable(false);
+	ksft_test_result(ok, "what hint faults have told is not believed for ever\n");
+	unmap_on(p, 4 * HUGE);
+}
+
+/*
+ * While NUMA balancing is on, its hint faults tell, and there are no others.  Here it does not
+ * get to scanning, so that it is kmmscand who promotes, without knowing where to.
+ */
+static void test_balancing(void)
+{
+	long hints = event_count("kmmscand_target_hint"), promoted;
+	char *p = map_slow(4 * HUGE);
+	bool ok = true;
+
+	if (!p)
+		return;
+	ok &= run_on(near);
+	if (change(SCHED "scan_delay_ms", "600000") ||
+	    change(SCHED "scan_period_min_ms", "600000") ||
+	    change("/proc/sys/kernel/numa_balancing", "1")) {
+		ksft_test_result_skip("no CONFIG_NUMA_BALANCING, or no settings of it\n");
+		unmap_on(p, 4 * HUGE);
+		return;
+	}
+	promoted = event_count("tier_promote_success");
+	each_its_half(p, near, far);
+	promoted = event_count("tier_promote_success") - promoted;
+	hints = event_count("kmmscand_target_hint") - hints;
+	ksft_print_msg("%ld pages were promoted, %ld made inaccessible by kmmscand\n", promoted,
+		       hints);
+	ok &= !hints && promoted >= (long)(4 * HUGE / PAGE / 2);
+	enable(false);
+	ksft_test_result(ok, "with NUMA balancing there are no other hint faults\n");
 	unmap_on(p, 4 * HUGE);
 }
 
@@ -409,6 +562,104 @@ static void test_shared(void)
 	unmap_on(p, LEN);
 	free(before);
 	free(after);
+}
+
+static void keep_hot(char *addr, double seconds)
+{
+	double end = now() + seconds;
+
+	for (; now() < end; usleep(1000))
+		touch(addr, LEN);
+}
+
+/*
+ * Two processes map the same pages, and each votes for its node.  When one of them moves,
+ * the pages stay where the other one uses them.
+ */
+static void test_mapped(void)
+{
+	long all, moved, sideways;
+	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double end;
+	pid_t pid;
+	bool ok;
+
+	if (p == MAP_FAILED || !memset(p, 1, LEN) || !move_to_slow(p, LEN)) {
+		ksft_test_result_skip("no memory on the slow node\n");
+		return;
+	}
+	ok = run_on(near);
+	watch->hold = false;
+	pid = fork_child();
+	if (!pid) {
+		for (bool there = false;; usleep(1000)) {
+			touch(p, LEN);
+			if (watch->hold && !there)
+				there = run_on(far);
+		}
+	}
+	all = all_promoted(p, LEN);
+	ok = ok && pid > 0 && !enable(true);
+	for (end = now() + ARRIVE_S; now() < end && event_count("tier_promote_success") < all;)
+		keep_hot(p, 0.1);
+	/* Both have voted by then: an idle address space is scanned every 8 epochs. */
+	keep_hot(p, 10);
+	ok = ok && right(p, LEN, near);
+	sideways = event_count("kmmscand_sideways");
+	moved = event_count("kmmscand_target_moved");
+	watch->hold = true;
+	/* Two votes later it is known, and pages are looked for in the passes after that. */
+	for (end = now() + ARRIVE_S; now() < end && event_count("kmmscand_target_moved") == moved;)
+		keep_hot(p, 0.1);
+	keep_hot(p, 8);
+	ksft_print_msg("%ld processes have moved, %ld pages were brought over\n",
+		       event_count("kmmscand_target_moved") - moved,
+		       event_count("kmmscand_sideways") - sideways);
+	ok = ok && event_count("kmmscand_target_moved") > moved && right(p, LEN, near);
+	enable(false);
+	watch->hold = false;
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	ksft_test_result(ok, "what another process maps stays when one moves\n");
+	munmap(p, LEN);
+}
+
+/* Page cache goes to the node on which it is read. */
+static void test_read(void)
+{
+	int fd = memfd_create("read", 0);
+	static char buf[PAGE];
+	bool ok = fd >= 0 && !ftruncate(fd, LEN) && run_on(far);
+	char *p = ok ? mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+	long all = event_count("tier_promote_success") + LEN / PAGE;
+	double end = now() + ARRIVE_S;
+	size_t i;
+
+	if (p != MAP_FAILED) {
+		memset(p, 1, LEN);
+		ok &= move_to_slow(p, LEN) && count_on(p, LEN, slow) == LEN / PAGE;
+		munmap(p, LEN);
+	}
+	ok &= p != MAP_FAILED && !enable(true);
+	/* Another second for what may have been others' */
+	while (ok && now() < end) {
+		for (i = 0; i < LEN; i += PAGE)
+			ok &= pread(fd, buf, PAGE, i) == PAGE;
+		usleep(1000);
+		if (event_count("tier_promote_success") >= all && now() + 1 < end)
+			end = now() + 1;
+	}
+	enable(false);
+	p = mmap(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0);
+	if (p != MAP_FAILED) {
+		touch(p, LEN);
+		ok &= right(p, LEN, far);
+		munmap(p, LEN);
+	}
+	ksft_test_result(ok && p != MAP_FAILED, "page cache goes to where it is read\n");
+	close(fd);
 }
 
 /*
@@ -492,16 +743,6 @@ static bool wait_hints(struct heater *heater, long above, bool hold)
 	while (hold && !(heater[0].held && heater[1].held) && now() < end)
 		usleep(500);
 	return now() < end;
-}
-
-/* Faults that are NUMA balancing's may have moved pages. */
-static bool move_to_slow(char *addr, size_t len)
-{
-	unsigned long mask = 1UL << slow;
-
-	return !syscall(__NR_mbind, addr, len, MPOL_BIND, &mask, MAX_NODES + 1UL,
-			2UL /* MPOL_MF_MOVE */) &&
-	       !syscall(__NR_mbind, addr, len, MPOL_DEFAULT, NULL, 0UL, 0UL);
 }
 
 /* What is inaccessible stays so in a child.  It uses one half, and unmaps the other one. */
@@ -601,10 +842,16 @@ static const struct tier_test tests[] = {
 	{ "files", test_files },
 	{ "vote", test_vote },
 	{ "policy", test_policy },
+	{ "task_policy", test_task_policy },
+	{ "cpuset", test_cpuset },
 	{ "spatial", test_spatial },
 	{ "confirm", test_confirm },
+	{ "swap", test_swap },
+	{ "balancing", test_balancing },
 	{ "moved", test_moved },
 	{ "shared", test_shared },
+	{ "mapped", test_mapped },
+	{ "read", test_read },
 	{ "full", test_full },
 	{ "toggle", test_toggle },
 };

@@ -204,7 +204,7 @@ static inline uint64_t pfn_of(const char *addr)
 }
 
 /* How many of the pages are on the node? */
-static unsigned long count_on(char *addr, size_t len, int nid)
+static inline unsigned long count_on(char *addr, size_t len, int nid)
 {
 	unsigned long i, nr = len / PAGE, n = 0;
 	int *nodes = malloc(nr * sizeof(*nodes));
