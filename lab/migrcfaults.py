@@ -3,7 +3,10 @@
 
 Every step that keeps MIGRC safe has a switch in /sys/kernel/debug/migrc/ that leaves it out.
 CATCHES says which selftest must fail then, and by what it must say that it does.  What depends
-on chance is tried with several seeds.
+on chance is tried with several seeds, of which ENOUGH must notice.
+
+The same test without the switch, as long, must pass; and a counter must show that it has come
+to the place where the switch leaves something out (COUNTERS).
 """
 
 from __future__ import annotations
@@ -26,8 +29,10 @@ from lab.topology import Topology
 
 SWITCHES = "/sys/kernel/debug/migrc"
 SEEDS = 10
-# One run: the test goes on for so long if it finds nothing, and is killed after so long
-SECONDS = 40
+ENOUGH = 0.9
+# One run: the test goes on for so long if it finds nothing, and for 20 s more if it has not met
+# what it is for; it is killed after a minute.
+SECONDS = 30
 TIMEOUT_S = 60
 # Readers and writers have the last CPUs for themselves.
 APPEND = "isolcpus=2,3"
@@ -47,10 +52,47 @@ class Catch:
     program: str
     test: str
     says: str
+    seconds: int = SECONDS  # fewer for a test that goes on when it has found something
+    flavour: str = "torture"  # kernel
 
     @property
     def label(self) -> str:
         return f"{self.switch}-{self.test}"
+
+    @property
+    def counter(self) -> str:
+        return COUNTERS[self.switch]
+
+
+# Rows of /proc/vmstat that rise where a switch would leave something out.  What a caller may
+# not defer is in no row of MIGRC's: for that switch it is what was migrated.
+COUNTERS = {
+    "wp": "migrc_force_wp",
+    "swap": "migrc_force_swap",
+    "gup": "migrc_force_gup",
+    "unmap": "migrc_force_unmap",
+    "numa": "migrc_force_numa",
+    "early": "migrc_force_wp",
+    "late": "migrc_force_wp",
+    "write": "migrc_skip_write",
+    "file": "migrc_skip_file",
+    "pending": "migrc_skip_pending",
+    "touch": "migrc_skip_pending",
+    "others": "migrc_skip_pending",
+    "fork": "migrc_skip_pending",
+    "mixed": "migrc_skip_pending",  # of one process; that of the other is deferred
+    "release": "migrc_drain_debug",
+    "unmasked": "migrc_flush",
+    "isolate": "migrc_drain_isolate",
+    "freeze": "migrc_drain_freeze",
+    "off": "migrc_drain_off",
+    "cap": "migrc_drain_cap",
+    "age": "migrc_drain_age",
+    "pressure": "migrc_drain_pressure",
+    "at_once": "migrc_promote_later",
+    "forget": "migrc_readonly_written",
+    "reason": "pgmigrate_success",
+}
 
 
 CATCHES = (
@@ -61,6 +103,7 @@ CATCHES = (
     Catch("swap", "swap_test", "swap.install", STALE),
     Catch("gup", "gup_test", "gup.mem", STALE),
     Catch("gup", "gup_test", "gup.ptrace", STALE),
+    Catch("file", "gup_test", "file.write", STALE),
     Catch("unmap", "unmap_test", "unmap.in_flight.dontneed", STALE),
     Catch("unmap", "unmap_test", "unmap.in_flight.fixed", STALE),
     Catch("unmap", "unmap_test", "unmap.in_flight.munmap", STALE),
@@ -86,12 +129,16 @@ CATCHES = (
     Catch("unmasked", "life_test", "life.drain", FOREIGN),
     Catch("isolate", "isolate_test", "kept.offline", STUCK),
     Catch("isolate", "isolate_test", "kept.memory_failure", STUCK),
+    # Tasks can be frozen for a test on that kernel only.
+    Catch(
+        "freeze", "isolate_test", "kept.freeze", r"migrc_drain_freeze has risen by 0 ", 5, "debug"
+    ),
     Catch("reason", "isolate_test", "reason.syscall", r"pages were deferred"),
     Catch("reason", "isolate_test", "reason.offline", rf"{STUCK}|pages were deferred"),
     Catch("off", "reuse_test", "switching.off", STALE),
-    Catch("cap", "limit_test", "limit.cap", r"too many: "),
+    Catch("cap", "limit_test", "limit.cap", r"too many: ", 5),
     Catch("age", "limit_test", "limit.age", r"too long: "),
-    Catch("at_once", "scan_test", "scan.window", r"migrc_promote_later has risen by 0 "),
+    Catch("at_once", "scan_test", "scan.window", r"migrc_promote_later has risen by 0 ", 5),
     Catch("forget", "restore_test", "restore.written", r"written pages were left read-only"),
     Catch("pressure", "limit_test", "limit.pressure", r"pages are kept though"),
 )
@@ -113,13 +160,13 @@ def only(switch: str | None) -> str:
     return "; ".join(lines)
 
 
-def program(catch: Catch, seconds: int) -> Program:
+def program(catch: Catch) -> Program:
     """For selftests.run_programs()."""
     return Program(
         catch.program,
         f"-r {catch.test}",
         timeout_s=TIMEOUT_S * 2,
-        before=f"{only(catch.switch)}; export MIGRC_SECONDS={seconds}",
+        before=f"{only(catch.switch)}; export MIGRC_SECONDS={catch.seconds}",
         label=catch.label,
     )
 
@@ -130,80 +177,119 @@ def caught(catch: Catch, log: str, code: int) -> bool:
     return outcomes == [(catch.test, "fail")] and re.search(catch.says, log) is not None
 
 
-def _script(catch: Catch, directory: Path, out_dir: Path, seeds: int) -> str:
-    """Intact once, then broken with each seed."""
-    lines = [f"cd {shlex.quote(str(directory))}"]
-    runs = [("intact", None, 1), *((f"seed-{n}", catch.switch, n) for n in range(1, seeds + 1))]
-    for name, switch, seed in runs:
+def _script(catch: Catch, directory: Path, out_dir: Path, seeds: int, clean: bool) -> str:
+    """Broken with each seed, and before that clean, if nobody has done that yet."""
+    lines = [f"cd {shlex.quote(str(directory))}", f"export MIGRC_SECONDS={catch.seconds}"]
+    runs = [(f"seed-{n}", catch.switch, n, TIMEOUT_S) for n in range(1, seeds + 1)]
+    for name, switch, seed, timeout_s in [("clean", None, 1, 2 * TIMEOUT_S)] * clean + runs:
         log = shlex.quote(str(out_dir / name))
-        seconds = SECONDS if switch else 5
         lines += [
             only(switch),
-            f"export MIGRC_SEED={seed} MIGRC_SECONDS={seconds}",
+            f"export MIGRC_SEED={seed}",
+            f"cat /proc/vmstat > {log}.before",
             "begin=$(date +%s%N)",
-            f"timeout -k 5 {TIMEOUT_S} ./{catch.program} -r {catch.test} "
+            f"timeout -k 5 {timeout_s} ./{catch.program} -r {catch.test} "
             f"> {log}.log 2>&1 < /dev/null",
             f"echo $? $(($(date +%s%N) - begin)) > {log}.code",
+            f"cat /proc/vmstat > {log}.after",
         ]
     lines.append(only(None))
     return "\n".join(lines)
 
 
-def _one(kernel: KernelImage, catch: Catch, seeds: int) -> dict[str, Any]:
+def _result(out_dir: Path, name: str) -> tuple[str, int, int] | None:
+    """What a run has said, its exit code and nanoseconds; None if it was not done."""
+    if not (out_dir / f"{name}.code").exists():
+        return None
+    code, ns = map(int, (out_dir / f"{name}.code").read_text(encoding="ascii").split())
+    return (out_dir / f"{name}.log").read_text(encoding="utf-8", errors="replace"), code, ns
+
+
+def grown(before: str, after: str) -> dict[str, int]:
+    """By how much have the rows of /proc/vmstat risen?"""
+    one, other = (
+        {name: int(n) for name, n in (line.split() for line in text.splitlines())}
+        for text in (before, after)
+    )
+    return {name: n - one.get(name, 0) for name, n in other.items() if name in COUNTERS.values()}
+
+
+def _clean(out_dir: Path) -> dict[str, Any]:
+    """Has the clean run passed, and what did it meet?"""
+    result = _result(out_dir, "clean")
+    if not result or not (out_dir / "clean.after").exists():
+        return {"passed": False, "grown": {}}
+    log, code, _ = result
+    texts = [(out_dir / f"clean.{when}").read_text("ascii") for when in ("before", "after")]
+    return {
+        "passed": [case.outcome for case in ktap.parse(log, code)] == ["pass"],
+        "grown": grown(*texts),
+    }
+
+
+def _one(
+    kernel: KernelImage, catch: Catch, seeds: int, clean: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The row of a catch, and the clean run of its test, if that was not given."""
     out_dir = cache.sub("runs") / f"migrc-{catch.label}"
     shutil.rmtree(out_dir, ignore_errors=True)
     out_dir.mkdir(parents=True)
     directory = selftests.programs(kernel, "migrc")
-    row: dict[str, Any] = {
-        "switch": catch.switch,
-        "test": f"{catch.program} {catch.test}",
-        "seeds": seeds,
-        "caught": 0,
-        "median_s": None,
-        "intact": False,
-        "problem": "",
-    }
+    problem = ""
     try:
         guest.run(
             kernel.image,
             machine(),
-            _script(catch, directory, out_dir, seeds),
+            _script(catch, directory, out_dir, seeds, clean is None),
             out_dir=out_dir,
-            timeout_s=120 + (seeds + 1) * (TIMEOUT_S + 10),
+            timeout_s=120 + (seeds + 2) * (TIMEOUT_S + 10),
             append=APPEND,
         )
     except LabError as error:
-        row["problem"] = error.what.splitlines()[0]
-    times = []
-    for name in ["intact", *(f"seed-{n}" for n in range(1, seeds + 1))]:
-        if not (out_dir / f"{name}.code").exists():
-            continue
-        code, ns = map(int, (out_dir / f"{name}.code").read_text(encoding="ascii").split())
-        log = (out_dir / f"{name}.log").read_text(encoding="utf-8", errors="replace")
-        if name == "intact":
-            row["intact"] = [case.outcome for case in ktap.parse(log, code)] == ["pass"]
-        elif caught(catch, log, code):
-            times.append(ns / 1e9)
-    row["caught"] = len(times)
-    row["median_s"] = round(statistics.median(times), 2) if times else None
-    return row
+        problem = error.what.splitlines()[0]
+    clean = clean or _clean(out_dir)
+    results = [_result(out_dir, f"seed-{n}") for n in range(1, seeds + 1)]
+    times = [one[2] / 1e9 for one in results if one and caught(catch, one[0], one[1])]
+    row = {
+        "switch": catch.switch,
+        "test": f"{catch.program} {catch.test}",
+        "seconds": catch.seconds,
+        "seeds": seeds,
+        "caught": len(times),
+        "median_s": round(statistics.median(times), 2) if times else None,
+        "clean": clean["passed"],
+        "counter": catch.counter,
+        "met": clean["grown"].get(catch.counter, 0),
+        "problem": problem,
+    }
+    return row, clean
+
+
+def passed(row: dict[str, Any]) -> bool:
+    """Caught by enough of the seeds; the clean run met the same place, and passed."""
+    enough = row["caught"] > 0 and row["caught"] >= ENOUGH * row["seeds"]
+    return enough and row["clean"] and row["met"] > 0 and not row["problem"]
 
 
 def run(seeds: int, save: Path | None, switches: list[str] | None = None) -> bool:
-    """Every catch with so many seeds; True if each was caught at least once and intact passed."""
-    kernel = build.kernel("torture")
+    """Every catch with so many seeds; True if all have passed()."""
+    kernels = {name: build.kernel(name) for name in ("torture", "debug")}
     start = time.monotonic()
     rows = []
+    cleans: dict[tuple[str, str, int], dict[str, Any]] = {}
     for catch in CATCHES:
         if switches and catch.switch not in switches:
             continue
-        rows.append(_one(kernel, catch, seeds))
+        # Those with the same test share its clean run.
+        key = (catch.program, catch.test, catch.seconds)
+        row, cleans[key] = _one(kernels[catch.flavour], catch, seeds, cleans.get(key))
+        rows.append(row)
         print(f"[migrc-faults] {_words(rows[-1])}", flush=True)
     facts = {
-        "schema": 1,
+        "schema": 2,
         "command": f"python -m lab migrc-faults --seeds {seeds}",
-        "kernel": kernel.describe(),
-        "run_s": SECONDS,
+        "kernel": kernels["torture"].describe(),
+        "timeout_s": TIMEOUT_S,
         "seconds": round(time.monotonic() - start),
         "rows": rows,
     }
@@ -212,16 +298,17 @@ def run(seeds: int, save: Path | None, switches: list[str] | None = None) -> boo
         text = json.dumps(facts, indent=1) + "\n"
         (save / "migrc-faults.json").write_text(text, encoding="utf-8")
         (save / "migrc-faults.md").write_text(markdown(facts), encoding="utf-8")
-    return all(row["caught"] and row["intact"] and not row["problem"] for row in rows)
+    return all(passed(row) for row in rows)
 
 
 def _words(row: dict[str, Any]) -> str:
     median = f", median {row['median_s']} s" if row["caught"] else ""
-    intact = "" if row["intact"] else "; FAILS ALSO WHEN INTACT"
+    clean = "" if row["clean"] else "; FAILS ALSO WHEN CLEAN"
     problem = f"; {row['problem']}" if row["problem"] else ""
     return (
         f"fault_{row['switch']}: {row['test']} caught it in {row['caught']} of "
-        f"{row['seeds']}{median}{intact}{problem}"
+        f"{row['seeds']}{median}{clean}; clean {row['counter']} {row['met']}{problem}: "
+        f"{'ok' if passed(row) else 'NOT ENOUGH'}"
     )
 
 
@@ -231,22 +318,32 @@ def markdown(facts: dict[str, Any]) -> str:
         "<!-- SPDX-License-Identifier: GPL-2.0 -->",
         "# What the tests of MIGRC find",
         "",
-        f"`{facts['command']}` on the kernel `torture`.  Each row is one safety step that was",
-        "left out by its switch in `/sys/kernel/debug/migrc/`, and one selftest that must notice.",
-        f"A run counts as caught if the test failed within {facts['run_s']} s, and said that it",
-        "did so for the reason that it is for.  The time is that of the whole program, in seconds",
-        "of a guest with four CPUs on whatever the host had left.  Intact: the same test without",
-        "the switch, 5 s long, passed.",
+        f"`{facts['command']}` on the kernel `torture` (fault_freeze: `debug`), in "
+        f"{facts['seconds'] / 60:.0f} minutes.  "
+        "Each row is one",
+        "safety step that was left out by its switch in `/sys/kernel/debug/migrc/`, and one",
+        "selftest that must notice.  A run counts as caught if the test failed within "
+        f"{facts['timeout_s']} s, and said",
+        "that it did so for the reason that it is for.  The median is that of the whole program,",
+        "in seconds of a guest with four CPUs on whatever the host had left.",
         "",
-        "| switch | test | caught | median s | intact passes |",
-        "|---|---|---|---|---|",
+        "Clean: the same test without the switch passed.  It was given as many seconds as each",
+        "broken run, and goes on for as long; broken runs end when they have found something.",
+        "Met: what the counter rose by in the clean run, which shows that the test has come to",
+        "where the switch leaves something out.  (Callers who may not defer have no counter; for",
+        "`fault_reason` it is pages that they have migrated.)",
+        "",
+        f"Good: caught in at least {ENOUGH:.0%} of the runs, clean passed, and met is above 0.",
+        "",
+        "| switch | test | run s | caught | median s | clean passes | counter | met | good |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in facts["rows"]:
         median = "-" if row["median_s"] is None else str(row["median_s"])
-        intact = "yes" if row["intact"] else "NO"
         note = f" ({row['problem']})" if row["problem"] else ""
         lines.append(
-            f"| fault_{row['switch']} | `{row['test']}` | {row['caught']} of {row['seeds']} | "
-            f"{median} | {intact}{note} |"
+            f"| fault_{row['switch']} | `{row['test']}` | {row['seconds']} | "
+            f"{row['caught']} of {row['seeds']} | {median} | {'yes' if row['clean'] else 'NO'} | "
+            f"{row['counter']} | {row['met']} | {'yes' if passed(row) else 'NO'}{note} |"
         )
     return "\n".join(lines) + "\n"

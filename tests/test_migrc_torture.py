@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import guest, migrcfaults, selftests
+from lab import agent, cache, guest, migrcfaults, selftests
 from lab.build import KernelImage
 from lab.ktap import Case
 from lab.migrcfaults import APPEND, CATCHES, SWITCHES, Catch
@@ -100,7 +100,7 @@ def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Pa
     selftests.run_programs(
         kernel,
         selftests.programs(kernel, "migrc"),
-        tuple(migrcfaults.program(catch, migrcfaults.SECONDS) for catch in catches),
+        tuple(migrcfaults.program(catch) for catch in catches),
         migrcfaults.machine(),
         out_dir,
         prepare=f"ls {SWITCHES} > {out_dir}/switches",
@@ -129,9 +129,13 @@ def test_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path
 
 
 @pytest.mark.long
-def test_more_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:
+@pytest.mark.parametrize("flavour", ["torture", "debug"])
+def test_more_broken_on_purpose_is_noticed(
+    flavour: str, request: pytest.FixtureRequest, out_dir: Path
+) -> None:
     """Too long for `make test`: `make soak` runs it.  Each row one by one: lab migrc-faults."""
-    _assert_noticed(torture_kernel, CATCHES, out_dir)
+    catches = tuple(catch for catch in CATCHES if catch.flavour == flavour)
+    _assert_noticed(request.getfixturevalue(f"{flavour}_kernel"), catches, out_dir)
 
 
 @pytest.mark.parametrize(
@@ -180,3 +184,36 @@ def test_a_failure_for_another_reason_does_not_count() -> None:
     assert not migrcfaults.caught(catch, log.format("stale read").replace("not ok", "ok"), 0)
     # Killed before it was done
     assert not migrcfaults.caught(catch, "TAP version 13\n1..1\n# stale read\n", 137)
+
+
+def test_enough_seeds_a_clean_run_and_its_counter() -> None:
+    row = {"caught": 9, "seeds": 10, "clean": True, "met": 3, "problem": ""}
+    row |= {"switch": "wp", "test": "a b", "seconds": 30, "median_s": 1.5, "counter": "c"}
+    assert migrcfaults.passed(row)
+    one = {"seeds": 1, "caught": 1}
+    assert migrcfaults.passed({**row, **one})
+    for change in (
+        {"caught": 8},
+        {**one, "caught": 0},
+        {"clean": False},
+        {"met": 0},
+        {"problem": "the guest was lost"},
+    ):
+        assert not migrcfaults.passed({**row, **change})
+    facts = {"command": "x", "seconds": 60, "timeout_s": 60, "rows": [row, {**row, "met": 0}]}
+    lines = migrcfaults.markdown(facts).splitlines()
+    assert lines[-2] == "| fault_wp | `a b` | 30 | 9 of 10 | 1.5 | yes | c | 3 | yes |"
+    assert lines[-1].endswith("| c | 0 | NO |")
+
+
+def test_each_switch_has_a_counter() -> None:
+    shown = (cache.PROJECT / "linux/migrc/files/mm/migrc/sysfs.c").read_text()
+    assert {catch.switch for catch in CATCHES} == set(migrcfaults.COUNTERS)
+    assert all(
+        agent.COUNTERS.match(name) and f'"{name} "' in shown
+        for name in migrcfaults.COUNTERS.values()
+        if name != "pgmigrate_success"
+    )
+    before = "nr_free_pages 9\nmigrc_force_wp 5\nmigrc_flush 1\n"
+    after = "nr_free_pages 8\nmigrc_force_wp 7\nmigrc_flush 1\n"
+    assert migrcfaults.grown(before, after) == {"migrc_force_wp": 2, "migrc_flush": 0}

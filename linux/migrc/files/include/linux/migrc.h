@@ -95,13 +95,14 @@ void __migrc_settle(struct migrc_batch *batch);
 bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval,
 		       unsigned long addr);
 void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site);
-bool __migrc_hint_fault_writable(struct vm_fault *vmf);
+bool __migrc_hint_fault_writable(struct vm_fault *vmf, struct folio *folio);
 bool __migrc_drain(enum migrc_reason reason);
+bool __migrc_drain_node(int nid);
 void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo);
 pte_t __migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, struct folio *src,
 			  struct folio *dst);
 void __migrc_wrote(struct mm_struct *mm, struct folio *folio);
-bool migrc_may_defer(struct migrc_batch *batch, struct folio *src);
+bool __migrc_may_defer(struct folio *src);
 bool migrc_fork_begin(struct mm_struct *mm);
 void migrc_fork_end(struct mm_struct *mm, bool begun);
 void migrc_vmstat_show(struct seq_file *m);
@@ -128,7 +129,7 @@ static inline bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct
 }
 
 static inline void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site) { }
-static inline bool __migrc_hint_fault_writable(struct vm_fault *vmf)
+static inline bool __migrc_hint_fault_writable(struct vm_fault *vmf, struct folio *folio)
 {
 	return true;
 }
@@ -138,11 +139,16 @@ static inline bool __migrc_drain(enum migrc_reason reason)
 	return false;
 }
 
+static inline bool __migrc_drain_node(int nid)
+{
+	return false;
+}
+
 static inline void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo)
 {
 }
 
-static inline bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
+static inline bool __migrc_may_defer(struct folio *src)
 {
 	return false;
 }
@@ -245,6 +251,19 @@ static inline void migrc_begin(struct migrc_batch *batch, enum migrate_mode mode
 }
 
 /**
+ * migrc_may_defer - may the flushes of a folio be deferred, as far as the folio goes?
+ * @batch:	from migrc_begin()
+ * @src:	folio to be unmapped; locked and isolated from the LRU
+ *
+ * Context: any.
+ * Return: whether.
+ */
+static inline bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
+{
+	return batch->active && __migrc_may_defer(src);
+}
+
+/**
  * migrc_settle - after all folios of a batch are unmapped, before the first is copied
  * @batch: from migrc_begin()
  *
@@ -322,7 +341,8 @@ static inline void migrc_flush_mm(struct mm_struct *mm, enum migrc_site site)
 
 /**
  * migrc_hint_fault_writable - may a hint fault map its page writable?
- * @vmf: the fault
+ * @vmf:	the fault
+ * @folio:	that it maps
  *
  * If a write has to be let through, what was deferred is flushed.  A read may as well map the
  * page read-only.
@@ -330,9 +350,9 @@ static inline void migrc_flush_mm(struct mm_struct *mm, enum migrc_site site)
  * Context: under the page-table lock.
  * Return: whether.
  */
-static inline bool migrc_hint_fault_writable(struct vm_fault *vmf)
+static inline bool migrc_hint_fault_writable(struct vm_fault *vmf, struct folio *folio)
 {
-	return !migrc_on() || __migrc_hint_fault_writable(vmf);
+	return !migrc_on() || __migrc_hint_fault_writable(vmf, folio);
 }
 
 /**
@@ -444,6 +464,20 @@ static inline bool migrc_promote_later(struct vm_fault *vmf, struct folio *folio
 static inline bool migrc_drain(enum migrc_reason reason)
 {
 	return migrc_on() && __migrc_drain(reason);
+}
+
+/**
+ * migrc_drain_node - before reclaim of a node counts as failed
+ * @nid: node
+ *
+ * Flushes and releases all sources.
+ *
+ * Context: may sleep.
+ * Return: whether there were any of the node, but for those that somebody else was releasing.
+ */
+static inline bool migrc_drain_node(int nid)
+{
+	return migrc_on() && __migrc_drain_node(nid);
 }
 
 /**

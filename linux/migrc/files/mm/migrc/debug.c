@@ -3,15 +3,15 @@
  * MIGRC: checks at run time, and switches that break its rules.
  *
  * A test of something that must never happen proves little until it has been seen to fail.
- * So each step that keeps MIGRC safe has a switch in /sys/kernel/debug/migrc/ that leaves it
- * out, and a test that must fail while it is set.  Unlike the switches of mm/tier these do
- * damage: other processes' data may be read or lost.  Never set one on a machine that matters.
+ * So most steps that keep MIGRC safe have a switch in /sys/kernel/debug/migrc/ that leaves
+ * them out, and a test that must fail while it is set; Documentation/mm/migrc.rst tells which
+ * have none, and why.  Unlike the switches of mm/tier these do damage: other processes' data
+ * may be read or lost.  Never set one on a machine that matters.
  *
- * The checks: the contents of a source are the same when it is queued as those of its
- * destination were when they were copied, and do not change until it is released; then
- * it is overwritten, so that whoever still reads it by a stale TLB entry gets rubbish.  A
- * source that has a memory error is read once more by that, before it is marked.  What
- * generation.c checks is told there.
+ * The checks: the contents of a source are the same as those of its destination after they
+ * were copied, when it is queued, and when it is released; then it is overwritten, so that
+ * whoever still reads it by a stale TLB entry gets rubbish.  A source that has a memory error
+ * is read once more by that, before it is marked.  What generation.c checks is told there.
  */
 
 #include <linux/debugfs.h>
@@ -56,6 +56,8 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_CAP]		= "fault_cap",
 	[MIGRC_FAULT_AGE]		= "fault_age",
 	[MIGRC_FAULT_PRESSURE]		= "fault_pressure",
+	[MIGRC_FAULT_FREEZE]		= "fault_freeze",
+	[MIGRC_FAULT_FILE]		= "fault_file",
 	[MIGRC_FAULT_AT_ONCE]		= "fault_at_once",
 	[MIGRC_FAULT_FORGET]		= "fault_forget",
 	[MIGRC_FAULT_TOUCH]		= "fault_touch",
@@ -211,6 +213,11 @@ void migrc_check_copy(struct folio *src, struct folio *dst)
  */
 void migrc_check_queued(struct folio *src)
 {
+	unsigned long sum = (unsigned long)src->private;
+
+	if (sum && !PageHWPoison(&src->page))
+		WARN_RATELIMIT((migrc_checksum(src) | 1) != sum,
+			       "migrc: source written before it was queued\n");
 	VM_WARN_ON_ONCE_FOLIO(folio_ref_count(src) < 1, src);
 	VM_WARN_ON_ONCE_FOLIO(folio_test_lru(src), src);
 	VM_WARN_ON_ONCE_FOLIO(folio_mapped(src), src);

@@ -30,6 +30,8 @@
  * @MIGRC_FAULT_CAP:		limit by number
  * @MIGRC_FAULT_AGE:		limit by age
  * @MIGRC_FAULT_PRESSURE:	drain when memory is needed
+ * @MIGRC_FAULT_FREEZE:		drain when the system goes to sleep
+ * @MIGRC_FAULT_FILE:		only anonymous pages are deferred
  * @MIGRC_FAULT_AT_ONCE:	hint faults that would have to flush leave promotion to a worker
  * @MIGRC_FAULT_FORGET:		pages that were written are restored writable
  * @MIGRC_FAULT_TOUCH:		scans that have changed PTEs of a node's pages forbid to defer
@@ -56,6 +58,8 @@ enum migrc_fault {
 	MIGRC_FAULT_CAP,
 	MIGRC_FAULT_AGE,
 	MIGRC_FAULT_PRESSURE,
+	MIGRC_FAULT_FREEZE,
+	MIGRC_FAULT_FILE,
 	MIGRC_FAULT_AT_ONCE,
 	MIGRC_FAULT_FORGET,
 	MIGRC_FAULT_TOUCH,

@@ -75,9 +75,11 @@
  */
 
 #include <linux/hash.h>
+#include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/sysctl.h>
 #include <linux/srcu.h>
 #include <linux/swap.h>
 #include <asm/tlbflush.h>
@@ -239,18 +241,27 @@ void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site)
 
 /**
  * __migrc_hint_fault_writable - see migrc_hint_fault_writable()
- * @vmf: the fault
+ * @vmf:   the fault
+ * @folio: that it maps
+ *
+ * A slow page that is only read stays read-only also if nothing is deferred: what is promoted
+ * by the fault itself is mapped like that as well, and if it is promoted later, by the worker
+ * (promote.c), then both that and its demotion can be deferred.
  *
  * Context: under the page-table lock.
  * Return: whether.
  */
-bool __migrc_hint_fault_writable(struct vm_fault *vmf)
+bool __migrc_hint_fault_writable(struct vm_fault *vmf, struct folio *folio)
 {
 	struct mm_struct *mm = vmf->vma->vm_mm;
 	struct migrc_mark *mark = migrc_mark(mm);
 
-	if (!(vmf->flags & FAULT_FLAG_WRITE) && !migrc_fault(NUMA))
+	if (!(vmf->flags & FAULT_FLAG_WRITE) && !migrc_fault(NUMA)) {
+		if ((sysctl_numa_balancing_mode & NUMA_BALANCING_MEMORY_TIERING) &&
+		    !node_is_toptier(folio_nid(folio)))
+			return false;
 		return READ_ONCE(mark->mm) != mm || !migrc_mark_pending(mark, READ_ONCE(mark->seq));
+	}
 	__migrc_flush_mm(mm, MIGRC_FORCE_NUMA);
 	return true;
 }
@@ -306,9 +317,8 @@ void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason
 }
 
 /**
- * migrc_may_defer - may the flushes of a folio be deferred, as far as the folio goes?
- * @batch:	from migrc_begin()
- * @src:	folio to be unmapped; locked and isolated from the LRU
+ * __migrc_may_defer - see migrc_may_defer()
+ * @src: folio to be unmapped
  *
  * Large folios and files are for later: a large folio has many PTEs, of which each would
  * have to be read-only, and a page of a file can be written without any PTE.
@@ -316,11 +326,8 @@ void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason
  * Context: any.
  * Return: whether.
  */
-bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
+bool __migrc_may_defer(struct folio *src)
 {
-	if (!batch->active)
-		return false;
-
 	/* E3, see above */
 	VM_WARN_ON_ONCE_FOLIO(folio_test_lru(src), src);
 
@@ -328,7 +335,7 @@ bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
 		count_migrc(skipped[MIGRC_SKIP_LARGE], 1);
 		return false;
 	}
-	if (!folio_test_anon(src)) {
+	if (!folio_test_anon(src) && !migrc_fault(FILE)) {
 		count_migrc(skipped[MIGRC_SKIP_FILE], 1);
 		return false;
 	}

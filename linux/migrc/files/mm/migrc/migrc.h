@@ -43,6 +43,7 @@ struct migrc_events {
 	unsigned long readonly;			/* writable PTEs restored read-only */
 	unsigned long written;			/* write faults while that is switched on */
 	unsigned long later;			/* promotions left to a worker */
+	unsigned long spared;			/* PTEs that pending scans had not touched */
 };
 
 DECLARE_PER_CPU(struct migrc_events, migrc_events);

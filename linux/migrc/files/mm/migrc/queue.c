@@ -256,6 +256,29 @@ bool __migrc_drain(enum migrc_reason reason)
 }
 
 /**
+ * __migrc_drain_node - see migrc_drain_node()
+ * @nid: node
+ *
+ * Here kswapd waits: it has found nothing else to do.
+ *
+ * Context: may sleep.
+ * Return: whether there were any sources of the node, but for those that somebody else was
+ * releasing already.
+ */
+bool __migrc_drain_node(int nid)
+{
+	bool found;
+
+	if (!READ_ONCE(migrc_nr_all) || migrc_fault_drain(MIGRC_DRAIN_PRESSURE))
+		return false;
+	mutex_lock(&migrc_flush_mutex);
+	found = READ_ONCE(migrc_nr[nid]);
+	migrc_flush_locked(MIGRC_DRAIN_PRESSURE);
+	mutex_unlock(&migrc_flush_mutex);
+	return found;
+}
+
+/**
  * __migrc_relieve - see migrc_relieve()
  * @pgdat:		the node that kswapd works for
  * @order:		of the pages that are wanted
@@ -314,7 +337,8 @@ unsigned int migrc_nr_pending(void)
 
 static int migrc_pm_notify(struct notifier_block *nb, unsigned long action, void *data)
 {
-	if (action == PM_HIBERNATION_PREPARE || action == PM_SUSPEND_PREPARE)
+	if ((action == PM_HIBERNATION_PREPARE || action == PM_SUSPEND_PREPARE) &&
+	    !migrc_fault(FREEZE))
 		migrc_drain(MIGRC_DRAIN_FREEZE);
 	return NOTIFY_OK;
 }

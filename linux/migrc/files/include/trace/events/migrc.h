@@ -19,6 +19,8 @@ TRACE_DEFINE_ENUM(MIGRC_DRAIN_DEBUG);
 TRACE_DEFINE_ENUM(MIGRC_FORCE_WP);
 TRACE_DEFINE_ENUM(MIGRC_FORCE_SWAP);
 TRACE_DEFINE_ENUM(MIGRC_FORCE_GUP);
+TRACE_DEFINE_ENUM(MIGRC_FORCE_NUMA);
+TRACE_DEFINE_ENUM(MIGRC_FORCE_UNMAP);
 
 /**
  * migrc_queue - a batch of migration has left sources behind
@@ -61,7 +63,7 @@ TRACE_EVENT(migrc_drain,
 );
 
 /**
- * migrc_force - an address space was flushed because one of its pages is to be written
+ * migrc_force - an address space was flushed for a change that could not wait
  * @site:	enum migrc_site
  */
 TRACE_EVENT(migrc_force,
@@ -73,7 +75,9 @@ TRACE_EVENT(migrc_force,
 		      __print_symbolic(__entry->site,
 				       { MIGRC_FORCE_WP, "wp" },
 				       { MIGRC_FORCE_SWAP, "swap" },
-				       { MIGRC_FORCE_GUP, "gup" }))
+				       { MIGRC_FORCE_GUP, "gup" },
+				       { MIGRC_FORCE_NUMA, "numa" },
+				       { MIGRC_FORCE_UNMAP, "unmap" }))
 );
 
 #endif /* _TRACE_MIGRC_H */

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A page without write permission is migrated without a flush, and then written by the kernel
- * for somebody who may (FOLL_FORCE), with no change of the PTE.
+ * Pages without write permission are migrated, and then written by the kernel with no change
+ * of any PTE.
  *
- * Both tests must fail while fault_gup is set in /sys/kernel/debug/migrc/.
+ *   gup	for somebody who may (FOLL_FORCE): flushed before; must fail while fault_gup is
+ *		set in /sys/kernel/debug/migrc/
+ *   file	a page of a file, by write(2): not deferred; must fail while fault_file is set
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -143,6 +146,53 @@ TEST_F_TIMEOUT(gup, ptrace, scene_timeout())
 	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
 	EXPECT_TRUE(scene_rose(scene, "migrc_force_gup", scene->rounds / 2));
 	shared_free(talk, sizeof(*talk));
+}
+
+FIXTURE(file)
+{
+	struct scene scene;
+	char *area;
+	int fd;
+};
+
+FIXTURE_SETUP(file)
+{
+	const char *lacks = scene_begin(&self->scene, 2);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->fd = memfd_create("page", 0);
+	ASSERT_EQ(0, ftruncate(self->fd, PAGE));
+	self->area = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, 0);
+	ASSERT_NE(MAP_FAILED, self->area);
+	*self->area = 0;
+	ASSERT_TRUE(move_page(self->area, slow));
+	spot_show(self->scene.crew, 0, self->area);
+	ASSERT_EQ(0, mprotect(self->area, PAGE, PROT_READ));
+}
+
+FIXTURE_TEARDOWN(file)
+{
+	scene_end(&self->scene);
+}
+
+TEST_F_TIMEOUT(file, write, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	struct spot *spot = crew_spot(scene->crew, 0);
+	uint64_t next;
+
+	while (scene_goes_on(scene)) {
+		crew_settle(scene->crew);
+		move_page(self->area, other_node(node_of(self->area)));
+		next = spot_next(spot);
+		ASSERT_EQ(sizeof(next), pwrite(self->fd, &next, sizeof(next), 0));
+		spot_has_next(spot);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(!crew_clean(scene->crew) ||
+		    scene_rose(scene, "migrc_skip_file", scene->rounds / 2));
 }
 
 int main(int argc, char **argv)

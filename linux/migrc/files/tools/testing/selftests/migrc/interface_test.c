@@ -114,7 +114,7 @@ TEST_F(interface, rows)
 		"migrc_force_numa", "migrc_force_unmap",
 		"migrc_skip_write", "migrc_skip_pending", "migrc_skip_large",
 		"migrc_skip_file", "migrc_skip_limit", "migrc_skip_collision", "migrc_readonly",
-		"migrc_readonly_written", "migrc_promote_later",
+		"migrc_readonly_written", "migrc_promote_later", "migrc_scan_spared",
 	};
 	int missing = 0;
 	unsigned long i;

@@ -6,6 +6,7 @@
  * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
  *
  *   kept: offline, memory_failure	fault_isolate
+ *   kept: freeze			fault_freeze
  *   reason: syscall, compaction	fault_reason
  *   reason: offline			fault_reason
  */

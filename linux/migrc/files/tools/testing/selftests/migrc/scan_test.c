@@ -6,6 +6,7 @@
  *   hint	what was deferred before is flushed when a hint fault makes the page writable;
  *		must fail while fault_numa is set in /sys/kernel/debug/migrc/
  *   touched	migrated meanwhile: not deferred; must fail while fault_touch is set
+ *   spared	a page of another node than those that the scanner has touched: deferred
  *   others	a page of the fast node, which the scanner passes over, but userfaultfd is about
  *		to flush, too; must fail while fault_others is set
  */
@@ -237,6 +238,63 @@ TEST_F_TIMEOUT(touched, move, scene_timeout())
 		TH_LOG("%s", writers_say(self->writers));
 	if (writers_clean(self->writers))
 		EXPECT_TRUE(scene_met(scene));
+}
+
+/* A scan of slow pages is under way, and a page of the fast node moves. */
+FIXTURE(spared)
+{
+	struct scene scene;
+	struct scanner *scanner;
+	char *slow_page;	/* for the scanner */
+	char *area;
+};
+
+FIXTURE_SETUP(spared)
+{
+	const char *lacks = scene_begin(&self->scene, 1);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->scanner = scanner_start(1, WINDOW_MS);
+	if (!self->scanner)
+		SKIP(return, "no scans on demand");
+	self->slow_page = map_area(HUGE);
+	ASSERT_TRUE(self->slow_page && place(self->slow_page, PAGE, slow));
+	ASSERT_TRUE(bind_to(self->slow_page, PAGE, slow));
+	self->area = map_area(HUGE);
+	ASSERT_TRUE(self->area && place(self->area, PAGE, fast));
+	spot_show(self->scene.crew, 0, self->area);
+	ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
+}
+
+FIXTURE_TEARDOWN(spared)
+{
+	scanner_stop(self->scanner);
+	scene_end(&self->scene);
+}
+
+TEST_F_TIMEOUT(spared, move, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+
+	scene->missing = NR_HITS;
+	while (scene_goes_on(scene)) {
+		long deferred, spared;
+
+		move_page(self->area, fast);
+		word_write(self->slow_page, scene->rounds);
+		crew_settle(scene->crew);
+		scan_begin(self->scanner, self->slow_page);
+		deferred = counter("migrc_deferred");
+		spared = counter("migrc_scan_spared");
+		move_page(self->area, slow);
+		scene->missing -= counter("migrc_deferred") > deferred &&
+				  counter("migrc_scan_spared") > spared;
+		scan_end(self->scanner);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_met(scene));
 }
 
 /* What userfaultfd goes on with after the page, before it flushes, and a scan that lasts longer */
