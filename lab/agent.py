@@ -437,6 +437,36 @@ def load_service(job: dict[str, Any], out: Path) -> dict[str, Any]:
     return loader.result()
 
 
+def unreclaimable(zoneinfo: str) -> list[int]:
+    """Nodes whose kswapd has given up, from /proc/zoneinfo."""
+    nodes: dict[int, bool] = {}
+    node = -1
+    for line in zoneinfo.splitlines():
+        words = line.split()
+        if line.startswith("Node "):
+            node = int(words[1].rstrip(","))
+        elif words[:1] == ["node_unreclaimable:"]:
+            nodes[node] = words[1] != "0"
+    return [nid for nid, gave_up in sorted(nodes.items()) if gave_up]
+
+
+def gave_up() -> list[int]:
+    return unreclaimable(Path("/proc/zoneinfo").read_text(encoding="ascii"))
+
+
+def revive() -> None:
+    """Who reclaims something of a node has its kswapd go on."""
+    cgroups = Path("/sys/fs/cgroup")
+    if not (cgroups / "cgroup.procs").exists():
+        subprocess.run(["/bin/mount", "-t", "cgroup2", "none", str(cgroups)], check=True)
+    try:
+        (cgroups / "memory.reclaim").write_text("1M", encoding="ascii")
+    except OSError as error:
+        # Less than that is as good.
+        if error.errno != errno.EAGAIN:
+            raise JobError(f"cannot reclaim 1 MiB: {error.strerror}") from error
+
+
 def measure(
     job: dict[str, Any], workload: Program, placed: int, recorder: Recorder
 ) -> dict[str, Any]:
@@ -457,7 +487,10 @@ def measure(
         prepare_damon(job["damon"])
     watch = start_watch(job, placed) if job["watch"] else None
     steps = Steps(job.get("steps", []), counters, write_setting)
+    if job.get("revive"):
+        revive()
     time.sleep(0.5)  # let per-CPU work of the placement drain
+    found["gave_up"] = {"before": gave_up()}
     recorder.start()
     for path, value in job["enter"]:
         write_setting(path, value)
@@ -496,6 +529,7 @@ def measure(
         subprocess.run([job["labmark"], "stop"], check=True)
     recorder.stop()
     say("stop")
+    found["gave_up"]["after"] = gave_up()
     if steps.busy:
         raise workload.fail("was done before all settings had been tried")
     if steps.given:

@@ -115,7 +115,7 @@ def kernels(args: argparse.Namespace) -> int:
 
 def run_soak(args: argparse.Namespace) -> int:
     """make soak: long torture on the debug kernel."""
-    return 0 if soak.soak(args.seconds, RESULTS, args.torture) else 1
+    return 0 if soak.soak(args.seconds, RESULTS, args.torture, args.machine) else 1
 
 
 def run_curves(args: argparse.Namespace) -> int:
@@ -265,6 +265,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("flavour", nargs="*")
     command = add("soak", run_soak, "long torture on the debug kernel, into docs/results")
     command.add_argument("--seconds", type=int, default=120, help="of each torture (120)")
+    command.add_argument(
+        "--machine", action="append", default=[], choices=[*soak.MACHINES], help="default: all"
+    )
     command.add_argument("torture", nargs="*")
     command = add("curves", run_curves, "what kmmscand's scanner costs, into docs/results")
     command.add_argument("cases", nargs="*", metavar="CASE", help="default: all")

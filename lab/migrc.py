@@ -10,7 +10,8 @@ Four measurements, each a page of its own in docs/results:
 ``migrc-growth``  the same, smaller, with 2, 4, 8 and 16 CPUs, and with limits to the rate
                   of promotion
 ``migrc-cost``    jobs for which nothing can be deferred, or hardly: all pages writable, one
-                  thread, huge pages, a migration that may not defer; and Redis that saves its
+                  thread, huge pages, a migration that may not defer; what restore_readonly
+                  costs or saves a job that writes now and then; and Redis that saves its
                   data by fork() while reclaim swaps and nothing is migrated
 
 Every run is a boot of its own.  Flushes are all that were sent, those of MIGRC included
@@ -40,7 +41,9 @@ SCHEMA = 1
 PARTS = ("migrc", "migrc-cpu", "migrc-growth", "migrc-cost")
 GOAL = 0.97  # of flushes and received interrupts saved under NUMA balancing
 COMPARISONS = PARTS[:2]  # of contenders
-LIMIT = 0.01  # of instructions more where MIGRC cannot help
+LIMIT = 0.01  # of instructions more where MIGRC cannot help, and of flushes where it does nothing
+RECLAIM_LIMIT = 0.05  # of reclaim more for each page demoted
+STOLEN = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged")
 ON, OFF = {flushes.SWITCH: "1"}, {flushes.SWITCH: "0"}
 SMALL = {"/sys/kernel/mm/transparent_hugepage/enabled": "never"}
 # With NUMA balancing's default times hardly a page counts as hot where a sweep takes many
@@ -51,8 +54,11 @@ QUICK = {
     "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms": "1000",
 }
 # And kswapd frees a few thousand pages at a time, not some fifty.
-BUSY = {"/proc/sys/vm/watermark_scale_factor": "200", **QUICK}
+EARLY = {"/proc/sys/vm/watermark_scale_factor": "200"}
+BUSY = {**EARLY, **QUICK}
 HUGE = {"/sys/kernel/mm/transparent_hugepage/enabled": "always"}
+RESTORE = flushes.MIGRC + "restore_readonly"
+RESTORE_WRITE_PCT = 20
 RATE = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps"
 
 VCPUS = (2, 4, 8, 16)
@@ -160,8 +166,16 @@ def _four(mode: str, *settings: dict[str, str]) -> tuple[Contender, ...]:
     )
 
 
+def _restoring() -> tuple[Contender, ...]:
+    """kmmscand with MIGRC, whose pages come back writable, read-only, and writable again."""
+    return tuple(
+        _contender(name, "tiershift", "tiershift", SMALL, EARLY, ON, {RESTORE: value})
+        for name, value in (("writable", "0"), ("readonly", "1"), ("writable-again", "0"))
+    )
+
+
 def cost_groups() -> dict[str, tuple[Scenario, tuple[Contender, ...]]]:
-    """Jobs for which MIGRC can do nothing, or next to nothing."""
+    """Jobs for which MIGRC can do nothing, or next to nothing; and those of restore_readonly."""
     spec = counting(scenario.load("lookup"), "insn")
     ops = ("--ops", str(CPU_OPS))
     return {
@@ -179,6 +193,11 @@ def cost_groups() -> dict[str, tuple[Scenario, tuple[Contender, ...]]]:
         ),
         # migrate_pages(2), which may not defer: fixed work, and hardly any noise
         "system call": (scenario.load("pingpong"), _four("none")),
+        # What is written on the fast node takes a fault if it was restored read-only.
+        "restore_readonly": (
+            on_cpus(spec, 4, *ops, "--write-pct", str(RESTORE_WRITE_PCT)),
+            _restoring(),
+        ),
     }
 
 
@@ -242,9 +261,11 @@ def bgsave_spec() -> Scenario:
             unit="command",
         ),
         contender=[
+            _contender("base", "none", "base"),
             _contender("off", "none", "tiershift", OFF),
             _contender("on", "none", "tiershift", ON),
             _contender("off-again", "none", "tiershift", OFF),
+            _contender("base-again", "none", "base"),
         ],
     )
 
@@ -295,6 +316,7 @@ def reduce(found: dict[str, Any], spec: Scenario) -> Row:
         "half": flushes.of(half) if half else None,
         "insn": instructions(found, spec.measure.app_cpus) if "insn" in found else None,
         "tlb": found.get("tlb"),
+        "gave_up": agent.get("gave_up"),
         "app_interrupts": sum(measured["tlb_interrupts"][cpu] for cpu in spec.measure.app_cpus),
         "counters": {name: n for name, n in measured["delta"].items() if n},
     }
@@ -418,6 +440,37 @@ def judge_ab(rows: Sequence[Row]) -> list[dict[str, Any]]:
                     "met": ours["whole"][key] < least["whole"][key],
                 }
             )
+    off = _find(rows, "numab2-off") or base
+    return goals + (judge_reclaim(on, off) if on and off else [])
+
+
+RECLAIM: tuple[tuple[str, Callable[[Row], int]], ...] = (
+    ("pages looked at by reclaim", lambda row: row["whole"]["scanned"]),
+    ("pages taken by reclaim", lambda row: flushes.total(row["counters"], STOLEN)),
+    ("pages swapped out", lambda row: row["whole"]["swapped"]),
+)
+
+
+def judge_reclaim(on: Row, off: Row) -> list[dict[str, Any]]:
+    """Under sustained pressure what is kept must not make reclaim do more."""
+    goals = []
+    for what, count in RECLAIM:
+        here, there = (
+            count(row) / row["whole"]["demoted"] if row["whole"]["demoted"] else None
+            for row in (on, off)
+        )
+        more = None if here is None or not there else here / there - 1
+        goals.append(
+            {
+                "text": f"NUMA balancing under pressure: {what} for each page demoted "
+                f"{_few(here)}, without MIGRC ({off['contender']}@{off['kernel']['flavour']}) "
+                f"{_few(there)}{'' if more is None else f' ({more:+.1%})'}, the goal is at "
+                f"most {RECLAIM_LIMIT:.0%} more",
+                "met": here is not None
+                and there is not None
+                and here <= there * (1 + RECLAIM_LIMIT),
+            }
+        )
     return goals
 
 
@@ -442,22 +495,29 @@ COSTS: dict[str, tuple[str, Callable[[Row], float | None]]] = {
 JUDGED = "app"
 
 
+def _rounds(own: Sequence[Row], key: str) -> list[dict[str, dict[str, float]]]:
+    """A figure of each contender of a group, by round; without rounds in which one has none."""
+    rounds = []
+    for number in sorted({row["round"] for row in own}):
+        values = {row["contender"]: COSTS[key][1](row) for row in own if row["round"] == number}
+        known = {name: n for name, n in values.items() if n is not None}
+        if len(known) == len(values):
+            rounds.append({name: {key: n} for name, n in known.items()})
+    return rounds
+
+
 def judge_cost(rows: Sequence[Row]) -> dict[str, Any]:
     """For each job: what MIGRC adds when it is on, and what it adds when it is off.
 
     Noise is what the two runs of the unmodified kernel differ by.
     """
     found: dict[str, Any] = {}
-    for group in dict.fromkeys(row["group"] for row in rows if row["group"] != "bgsave"):
+    groups = dict.fromkeys(row["group"] for row in rows)
+    for group in [name for name in groups if name not in ("bgsave", "restore_readonly")]:
         own = [row for row in rows if row["group"] == group]
         found[group] = {}
-        for key, (_, value) in COSTS.items():
-            rounds: list[dict[str, dict[str, float]]] = []
-            for number in sorted({row["round"] for row in own}):
-                values = {row["contender"]: value(row) for row in own if row["round"] == number}
-                known = {name: n for name, n in values.items() if n is not None}
-                if len(known) == len(values):
-                    rounds.append({name: {key: n} for name, n in known.items()})
+        for key in COSTS:
+            rounds = _rounds(own, key)
             if not rounds:
                 continue  # nothing was migrated
             on = difference(rounds, key, "on", ("off",))
@@ -474,8 +534,28 @@ def judge_cost(rows: Sequence[Row]) -> dict[str, Any]:
     return found
 
 
+def judge_restore(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Is restore_readonly a net win on the application's CPUs?  If so, it should be the default."""
+    own = [row for row in rows if row["group"] == "restore_readonly"]
+    if {row["contender"] for row in own} != {one.name for one in _restoring()}:
+        return []
+    rounds = _rounds(own, JUDGED)
+    more = difference(rounds, JUDGED, "readonly", ("writable", "writable-again"))
+    noise = difference(rounds, JUDGED, "writable-again", ("writable",)).rms
+    win = more.total < -noise and (more.error is None or more.mean + more.error < 0)
+    error = "" if more.error is None else f", standard error {more.error:.2%}"
+    return [
+        {
+            "text": f"restore_readonly, {RESTORE_WRITE_PCT} % of the lookups write: "
+            f"{COSTS[JUDGED][0]} {more.total:+.2%}{error}, equal runs differ by {noise:.2%}: "
+            f"{'a' if win else 'no'} net win beyond noise (not a duty: it decides the default)",
+            "met": win,
+        }
+    ]
+
+
 def judge_bgsave(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Without deferrals MIGRC must flush nothing."""
+    """Without deferrals MIGRC must flush nothing, and nobody else must flush more."""
     own = [row for row in rows if row["group"] == "bgsave"]
     goals = []
     for row in own:
@@ -488,6 +568,25 @@ def judge_bgsave(rows: Sequence[Row]) -> list[dict[str, Any]]:
             ("flushes of deferred pages", whole["drains"]),
         ):
             goals.append({"text": f"Redis saving, MIGRC on: {count} {text}", "met": count == 0})
+    base, again = _find(own, "base"), _find(own, "base-again")
+    if not base or not again:
+        return goals
+    sent, repeated = base["whole"]["flushes"], again["whole"]["flushes"]
+    limit = max(abs(repeated - sent), LIMIT * sent)
+    for row in own:
+        if row["contender"] not in ("on", "off"):
+            continue
+        more = row["whole"]["flushes"] - sent
+        goals.append(
+            {
+                "text": f"Redis saving, MIGRC {row['contender']}: {row['whole']['flushes']:,} "
+                f"flushes sent in {row['saves']} saves, {sent:,} in {base['saves']} on the "
+                f"unmodified kernel ({more:+,}), and there again {repeated:,} in "
+                f"{again['saves']}; no extra flush, by noise or {LIMIT:.0%}: at most "
+                f"{limit:,.0f} more",
+                "met": more <= limit,
+            }
+        )
     return goals
 
 
@@ -547,8 +646,14 @@ LINES: tuple[tuple[str, Callable[[Row], Any], Callable[[Any], str]], ...] = (
     ("    second half", _of("half", "eligible_share"), _share),
     ("pages looked at by reclaim", _of("whole", "scanned"), _number),
     ("  of that for each page demoted", lambda row: _ratio(row, "scanned", "demoted"), _few),
+    ("pages taken by reclaim", RECLAIM[1][1], _number),
     ("allocations that had to reclaim", _of("whole", "stalls"), _number),
     ("pages swapped out", _of("whole", "swapped"), _number),
+    (
+        "nodes whose kswapd had given up at the end",
+        lambda row: (row.get("gave_up") or {}).get("after"),
+        lambda nodes: ", ".join(map(str, nodes)) or "none",
+    ),
     ("flushes sent", _of("whole", "flushes"), _number),
     ("  per 1,000 pages migrated", _of("whole", "flushes_per_1000"), lambda n: _number(n, 2)),
     ("  second half", _of("half", "flushes_per_1000"), lambda n: _number(n, 2)),
@@ -829,7 +934,7 @@ def derive(name: str, rows: list[Row]) -> dict[str, Any]:
         found["goals"] = judge_ab(rows)
     if name == "migrc-cost":
         found["judged"] = judge_cost(rows)
-        found["goals"] = judge_bgsave(rows)
+        found["goals"] = [*judge_restore(rows), *judge_bgsave(rows)]
         found["failures"] += check_bgsave(rows)
     return found
 
@@ -922,7 +1027,9 @@ def part(name: str, rows: list[Row]) -> dict[str, Any]:
         "name": name,
         "rows": rows,
         "failures": [*check_same_work(rows), *check_switch(rows), *check_bgsave(rows)],
-        "goals": judge_ab(rows) if name in COMPARISONS else judge_bgsave(rows),
+        "goals": judge_ab(rows)
+        if name in COMPARISONS
+        else [*judge_restore(rows), *judge_bgsave(rows)],
         "judged": {},
     }
 

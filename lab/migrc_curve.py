@@ -57,6 +57,9 @@ want=$(( (free - @ROOM@) / 2 ))
 echo $want > $node/hugepages/hugepages-2048kB/nr_hugepages
 got=$(cat $node/hugepages/hugepages-2048kB/nr_hugepages)
 [ $((want - got)) -le $((want / 100 + 8)) ] || { echo "$got of $want huge pages"; exit 1; }
+# kswapd may have given up meanwhile: it goes on when somebody has reclaimed something.
+mount -t cgroup2 none /sys/fs/cgroup 2> /dev/null || [ -e /sys/fs/cgroup/cgroup.procs ]
+echo 1M > /sys/fs/cgroup/memory.reclaim || true
 """
 
 Row = dict[str, Any]
@@ -179,6 +182,7 @@ def points(row: Row) -> list[dict[str, Any]]:
                 "held_mean": step["held_mean"],
                 "held_max": step["held_max"],
                 **here,
+                "scanned_per_demoted": _ratio(here["scanned"], here["demoted"]),
                 "saved": flushes.less(here["flushes_per_1000"], base["flushes_per_1000"]),
                 "saved_received": flushes.less(
                     here["received_per_1000"], base["received_per_1000"]
@@ -199,11 +203,14 @@ def _ratio(value: float | None, base: float | None) -> float | None:
 
 def off_steps(row: Row) -> dict[str, dict[str, Any]]:
     """The two steps with MIGRC off; by how much they differ is the noise."""
-    return {
+    found = {
         step["name"]: flushes.of({flushes.SENT: 0, flushes.RECEIVED: 0, **step["delta"]})
         for step in row["steps"]
         if step["name"].startswith("off")
     }
+    for one in found.values():
+        one["scanned_per_demoted"] = _ratio(one["scanned"], one["demoted"])
+    return found
 
 
 def cheapest(found: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -242,7 +249,8 @@ def table(row: Row) -> list[list[str]]:
             "limits",
             *("pages migrated", "deferred", "flushes per 1,000 pages", "less"),
             *("received per 1,000 pages", "less", "deferred pages per flush of theirs"),
-            *("not deferred, by reason", "held, mean", "held, most"),
+            *("not deferred, by reason", "looked at by reclaim per page demoted"),
+            *("held, mean", "held, most"),
             *("seconds", "drained, pages by reason", "forced"),
         ]
     ]
@@ -258,6 +266,7 @@ def table(row: Row) -> list[list[str]]:
             more.get("saved_received", "-"),
             more.get("pages_per_flush", "-"),
             _reasons(one["skipped"]),
+            _per(one["scanned_per_demoted"]),
             more.get("mean", "-"),
             more.get("most", "-"),
             more.get("seconds", "-"),
@@ -425,6 +434,7 @@ def curve(
         "host": scenario.host_info(),
         "rows": rows,
         "points": {row["size_mb"]: points(row) for row in rows},
+        "off": {row["size_mb"]: off_steps(row) for row in rows},
         "failures": check(rows),
     }
     for row in rows:

@@ -127,6 +127,7 @@ class Measure:
     timeout_s: int = 240
     expected_s: int = 80
     watch_ms: int = 0
+    revive: bool = False
     unit: str = "operation"
     noise_app_per_op: float = 0.0
     noise_all_per_op: float = 0.0
@@ -467,6 +468,7 @@ def make_job(
         }
         if scenario.measure.watch_ms
         else None,
+        "revive": scenario.measure.revive,
         "sample_s": scenario.measure.sample_s,
         "timeout_s": scenario.measure.timeout_s,
         "labmark": _program("labmark", built, {}, out),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Long torture: the debug kernel under stress-ng while tiershift works.
 
-Each stressor runs for a stated time on a two-tier machine of the debug kernel
+Each stressor runs for a stated time on each of two machines of the debug kernel
 (KASAN, lockdep, DEBUG_VM, page table check, poisoning) with kmmscand on, a
-short scan period and somebody toggling it.  A run is good when the kernel
+short scan period, MIGRC on, and somebody toggling both.  Its memory control group
+gets other weights and limits all the time.  A run is good when the kernel
 stayed silent, the stressor succeeded and pages were really promoted.
 """
 
@@ -12,37 +13,73 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import build, cache, guest, topology
 from lab.build import KernelImage
 from lab.errors import LabError
+from lab.topology import Topology
 
-# Under the default policy; the slow node fills because demotion is on and the
-# fast node is too small for the load, and by migratepages now and then.
+# Machines with as much fast and as much slow memory
+MACHINES = {
+    "two-tier": {"fast_mb": 512, "slow_mb": 1024},
+    "two-sockets": {"fast0_mb": 256, "fast1_mb": 256, "slow0_mb": 512, "slow1_mb": 512},
+}
+
+# Under the default policy; the slow nodes fill because demotion is on and the
+# fast nodes are too small for the load, and by migratepages now and then.
+# That may defer (a debug switch), so MIGRC is switched off when it has much to flush.
+# stress-ng writes its pages now and then: those that it has not written for a while are
+# left read-only, or there would be next to nothing to defer.
 RUN = """
 set -e
+count() { awk -v row=$1 '$1 == row { print $2 }' /proc/vmstat; }
+[ -d /sys/kernel/debug/migrc ] || mount -t debugfs none /sys/kernel/debug
+migrc=/sys/kernel/mm/migrc
+echo 1 > /sys/kernel/debug/migrc/defer_syscalls
+echo 1 > $migrc/restore_readonly
+echo 1 > $migrc/enabled
+cd /sys/fs/cgroup
+[ -e cgroup.procs ] || mount -t cgroup2 none .
+cd /sys/fs/cgroup
+echo +memory > cgroup.subtree_control
+mkdir soak
 cd /sys/kernel/mm/kmmscand
 echo 200 > scan_period_ms
 echo 1 > hot_threshold
 echo 1 > /sys/kernel/mm/numa/demotion_enabled
 echo 1 > enabled
-before=$(awk '$1 == "pgpromote_success" { print $2 }' /proc/vmstat)
+before=$(count pgpromote_success)
 ( while sleep 7; do
 	echo 0 > enabled
-	for pid in $(pidof stress-ng-vm stress-ng); do migratepages $pid 0 1 || true; done
+	for pid in $(pidof stress-ng-vm stress-ng); do
+		migratepages $pid @FAST@ @SLOW@ || true
+	done
+	echo 0 > $migrc/enabled
 	echo 1 > enabled
+	echo 1 > $migrc/enabled
 done ) 2>/dev/null &
 helper=$!
+( while :; do
+	for pair in "100 max" "1 64M" "10000 max" "100 256M" "0 max"; do
+		echo ${pair% *} > /sys/fs/cgroup/soak/memory.tier.weight
+		echo ${pair#* } > /sys/fs/cgroup/soak/memory.tier.max
+		sleep 1
+	done
+done ) &
+helper="$helper $!"
 @BESIDE@
 code=0
-stress-ng --temp-path /tmp @ARGS@ --timeout @SECONDS@s || code=$?
+sh -c 'echo 0 > /sys/fs/cgroup/soak/cgroup.procs
+exec stress-ng --temp-path /tmp @ARGS@ --timeout @SECONDS@s' || code=$?
 kill $helper
-echo 0 > enabled
-after=$(awk '$1 == "pgpromote_success" { print $2 }' /proc/vmstat)
+echo 0 > /sys/kernel/mm/kmmscand/enabled
+echo 0 > $migrc/enabled
 [ ! -e /tmp/beside ] || echo "beside $(wc -l < /tmp/beside)"
-echo "promoted $((after - before))"
+echo "promoted $(($(count pgpromote_success) - before))"
+echo "deferred $(count migrc_deferred)"
 exit $code
 """
 
@@ -68,11 +105,11 @@ done ) 2>/dev/null &
 helper="$helper $!"
 """
 
-# Blocks of the slow node go and come back, one after the other.
+# Blocks of the slow nodes go and come back, one after the other.
 HOTPLUG = """
 rm -f /tmp/beside
 ( while sleep 1; do
-	for block in /sys/devices/system/node/node1/memory*; do
+	for block in @BLOCKS@; do
 		timeout 10 sh -c "echo offline > $block/state" || continue
 		echo $block >> /tmp/beside
 		sleep 1
@@ -108,18 +145,40 @@ TORTURES = (
 )
 
 
-def soak(seconds: int, save: Path, names: list[str] | None = None) -> bool:
-    """Run every torture; write save/soak.json and soak.md; True if all were good."""
+def script(torture: Torture, machine: Topology, seconds: int) -> str:
+    """What the guest runs."""
+    slow = [number for number in range(len(machine.nodes)) if number not in machine.fast]
+    text = RUN.replace("@BESIDE@", torture.beside)
+    for mark, value in (
+        ("@FAST@", ",".join(map(str, machine.fast))),
+        ("@SLOW@", ",".join(map(str, slow))),
+        ("@BLOCKS@", " ".join(f"/sys/devices/system/node/node{n}/memory*" for n in slow)),
+        ("@ARGS@", torture.args),
+        ("@SECONDS@", str(seconds)),
+    ):
+        text = text.replace(mark, value)
+    return text
+
+
+def soak(
+    seconds: int,
+    save: Path,
+    names: Sequence[str] = (),
+    machines: Sequence[str] = (),
+) -> bool:
+    """Run every torture on every machine; write save/soak.json and soak.md; True if all good."""
     kernel = build.kernel("debug")
     rows = []
     for torture in TORTURES:
         if names and torture.name not in names:
             continue
-        print(f"[soak] {torture.name}: {seconds} s in the guest", flush=True)
-        rows.append(_one(kernel, torture, seconds))
-        print(f"[soak] {torture.name}: {rows[-1]['result']}", flush=True)
+        for machine in machines or MACHINES:
+            title = f"[soak] {torture.name}, {machine}"
+            print(f"{title}: {seconds} s in the guest", flush=True)
+            rows.append(_one(kernel, torture, machine, seconds))
+            print(f"{title}: {rows[-1]['result']}", flush=True)
     facts = {
-        "schema": 1,
+        "schema": 2,
         "command": f"make soak SECONDS={seconds}",
         "kernel": kernel.describe(),
         "seconds_each": seconds,
@@ -127,32 +186,31 @@ def soak(seconds: int, save: Path, names: list[str] | None = None) -> bool:
     }
     save.mkdir(parents=True, exist_ok=True)
     (save / "soak.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    (save / "soak.md").write_text(_markdown(facts, rows), encoding="utf-8")
+    (save / "soak.md").write_text(markdown(facts, rows), encoding="utf-8")
     return all(row["result"] == "ok" for row in rows)
 
 
-def _one(kernel: KernelImage, torture: Torture, seconds: int) -> dict[str, object]:
-    out_dir = cache.sub("runs") / f"soak-{torture.name}"
-    script = RUN.replace("@BESIDE@", torture.beside)
-    script = script.replace("@ARGS@", torture.args).replace("@SECONDS@", str(seconds))
+def _one(kernel: KernelImage, torture: Torture, name: str, seconds: int) -> dict[str, object]:
+    out_dir = cache.sub("runs") / f"soak-{name}-{torture.name}"
+    machine = topology.load(name, **MACHINES[name])
     start = time.monotonic()
-    promoted = beside = 0
+    said: dict[str, int] = {}
     try:
         result = guest.run(
             kernel.image,
-            topology.load("two-tier", fast_mb=512, slow_mb=1024),
-            script,
+            machine,
+            script(torture, machine, seconds),
             out_dir=out_dir,
             timeout_s=seconds * 4 + 300,
         )
         output = (out_dir / "output.log").read_text(encoding="utf-8", errors="replace")
-        said = dict(re.findall(r"^(beside|promoted) (\d+)$", output, re.MULTILINE))
-        promoted, beside = int(said.get("promoted", 0)), int(said.get("beside", 0))
+        found = re.findall(r"^(beside|promoted|deferred) (\d+)$", output, re.MULTILINE)
+        said = {what: int(count) for what, count in found}
         if result.exit_code and not torture.may_fail:
             verdict = f"failed: exit code {result.exit_code}, see {out_dir.name}/output.log"
-        elif not promoted:
+        elif not said.get("promoted"):
             verdict = "failed: nothing was promoted, so nothing was tested"
-        elif torture.beside and not beside:
+        elif torture.beside and not said.get("beside"):
             verdict = "failed: nothing was done besides, see " + f"{out_dir.name}/output.log"
         else:
             verdict = "ok"
@@ -160,32 +218,38 @@ def _one(kernel: KernelImage, torture: Torture, seconds: int) -> dict[str, objec
         verdict = "failed: " + error.what.splitlines()[0]
     return {
         "torture": torture.name,
+        "machine": name,
         "stress-ng": torture.args,
-        "promoted": promoted,
-        "beside": beside,
+        "promoted": said.get("promoted", 0),
+        "deferred": said.get("deferred", 0),
+        "beside": said.get("beside", 0),
         "seconds": round(time.monotonic() - start),
         "result": verdict,
     }
 
 
-def _markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
+def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
+    """The result as a page."""
     lines = [
         "<!-- SPDX-License-Identifier: GPL-2.0 -->",
         "# Soak",
         "",
         f"`{facts['command']}` on the debug kernel (KASAN, lockdep, DEBUG_VM, page table check,",
-        "page poisoning) with kmmscand on at its shortest useful period and toggled every 7 s.",
-        "Good means: no kernel warning, stress-ng succeeded, pages were promoted.  Besides, in",
-        "`faults` every fifth allocation of kmmscand's threads fails (failslab, fail_page_alloc;",
-        "so often they were told to), and in `hotplug` blocks of the slow node go offline (so",
-        "often they did) and come back.",
+        "page poisoning) with kmmscand on at its shortest useful period, MIGRC and its",
+        "restore_readonly on, and kmmscand and MIGRC toggled every 7 s.  Each second the memory",
+        "control group of stress-ng gets another memory.tier.weight and memory.tier.max.",
+        "Good means: no kernel warning, stress-ng succeeded, pages were promoted.  Where no page",
+        "was deferred the run says nothing of MIGRC but that switching it did no harm.  Besides,",
+        "in `faults` every fifth allocation of kmmscand's threads fails (failslab,",
+        "fail_page_alloc; so often they were told to), and in `hotplug` blocks of the slow nodes",
+        "go offline (so often they did) and come back.",
         "",
-        "| torture | stress-ng | pages promoted | besides | wall s | result |",
-        "|---|---|---|---|---|---|",
+        "| torture | machine | stress-ng | pages promoted | deferred | besides | wall s | result |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         lines.append(
-            f"| {row['torture']} | `{row['stress-ng']}` | {row['promoted']} | "
-            f"{row['beside'] or '-'} | {row['seconds']} | {row['result']} |"
+            f"| {row['torture']} | {row['machine']} | `{row['stress-ng']}` | {row['promoted']} | "
+            f"{row['deferred']} | {row['beside'] or '-'} | {row['seconds']} | {row['result']} |"
         )
     return "\n".join(lines) + "\n"

@@ -310,6 +310,8 @@ def test_lookup_refuses_nonsense(lookup: Path, args: tuple[str, ...], words: str
 
 # --- what is run -------------------------------------------------------------------
 
+RESTORED = ("writable", "readonly", "writable-again")
+
 
 def test_every_run_is_a_job(tmp_path: Path) -> None:
     fake = tmp_path / "fake"
@@ -337,7 +339,9 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
             switch = run.contender.settings.get(flushes.SWITCH)
             assert (switch is not None) == (run.contender.kernel == "tiershift")
             assert (switch == "1") == (
-                run.contender.name == "on" or run.contender.name.endswith(("-migrc", "-readonly"))
+                run.contender.name == "on"
+                or run.contender.name.endswith(("-migrc", "-readonly"))
+                or run.group == "restore_readonly"
             )
     assert [run.group for run in migrc.growth_runs()[::2]] == [
         *("2 CPUs", "4 CPUs", "8 CPUs", "16 CPUs", "1 MB/s", "2 MB/s", "4 MB/s"),
@@ -347,6 +351,14 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
     assert [group for group, there in placed.items() if not there] == ["4 CPUs, not placed"]
     first = [run.contender.name for run in migrc.cost_runs(4)[::4]][:4]
     assert first == ["base", "base-again", "off", "on"]
+    costs = migrc.cost_runs(1)
+    assert [
+        (run.contender.name, run.contender.mode, run.contender.settings[migrc.RESTORE])
+        for run in costs
+        if run.group == "restore_readonly"
+    ] == [(name, "tiershift", n) for name, n in zip(RESTORED, "010", strict=True)]
+    save = [run.contender.name for run in costs if run.group == "bgsave"]
+    assert save == ["base", "off", "on", "off-again", "base-again"]
 
 
 def test_lookup_scenario_tells_flushes() -> None:
@@ -381,8 +393,9 @@ def test_some_of_the_runs() -> None:
 def row(name: str, migrated: int, sent: int, half_sent: int | None = None, **more: Any) -> Row:
     """A run; by its name its kernel and whether MIGRC is on."""
     base = name in ("none", "numab2", "damon", "base", "base-again")
-    on = name in ("on", "numab2-migrc", "kmmscand-migrc")
-    counters = delta(migrated, sent)
+    on = name in ("on", "numab2-migrc", "kmmscand-migrc", *RESTORED)
+    # Four pages are looked at for each that is demoted.
+    counters = delta(migrated, sent, pgscan_kswapd=2 * migrated, pgsteal_kswapd=migrated // 2)
     if not base:
         counters |= {"migrc_deferred": migrated * 9 // 10 if on else 0, "migrc_flush": int(on)}
     flavour = "base" if base else "tiershift"
@@ -432,7 +445,7 @@ def facts(name: str, rows: list[Row], **more: Any) -> dict[str, Any]:
 
 def test_goal_of_the_comparison() -> None:
     goals = migrc.judge_ab(ab())
-    assert [goal["met"] for goal in goals] == [True] * 6
+    assert [goal["met"] for goal in goals] == [True] * 9
     assert "by 97.1%" in goals[0]["text"] and "by 99.2%" in goals[2]["text"]
     assert "800 flushes sent for the same lookups, 90.0% of the pages" in goals[4]["text"]
     assert "at least 900 (damon)" in goals[4]["text"]
@@ -441,11 +454,45 @@ def test_goal_of_the_comparison() -> None:
     assert [goal["met"] for goal in migrc.judge_ab(ab(290, 150))][:4] == [True, True, False, False]
     rows = ab()
     rows[-1] = row("kmmscand-migrc", 10_000, 900, 400, mode="tiershift")
-    assert [goal["met"] for goal in migrc.judge_ab(rows)][4:] == [False, False]
+    assert [goal["met"] for goal in migrc.judge_ab(rows)][4:6] == [False, False]
     assert migrc.judge_ab(rows[:1]) == []
     # Where nothing was migrated, nothing was saved.
     rows[4] = row("numab2-migrc", 0, 0, 0)
     assert not any(goal["met"] for goal in migrc.judge_ab(rows)[:4])
+
+
+def reclaim(name: str, *, looked: int = 4000, taken: int = 1000, swapped: int = 0) -> Row:
+    """A run in which a thousand pages were demoted."""
+    counters = delta(2000, 10, pgscan_kswapd=looked - 10, pgscan_direct=10, pswpout=swapped)
+    counters |= {"pgsteal_kswapd": taken, "migrc_deferred": 0}
+    made = row(name, 2000, 10, counters=counters)
+    made["whole"] = flushes.of(counters)
+    return made
+
+
+def test_no_more_reclaim() -> None:
+    off = reclaim("numab2-off")
+    for change, met in (
+        ({"looked": 4200, "taken": 1050}, [True, True, True]),
+        ({"looked": 3000, "taken": 900}, [True, True, True]),
+        ({"looked": 4201}, [False, True, True]),
+        ({"taken": 1051}, [True, False, True]),
+        ({"swapped": 1}, [True, True, False]),
+    ):
+        on = reclaim("numab2-migrc", **change)
+        assert [goal["met"] for goal in migrc.judge_ab([off, on])] == met
+    goals = migrc.judge_reclaim(reclaim("numab2-migrc", looked=5000), off)
+    assert (
+        "page demoted 5.00, without MIGRC (numab2-off@tiershift) 4.00 (+25.0%)"
+        in (goals[0]["text"])
+    )
+    # Without that contender it is the unmodified kernel, and with it not.
+    base, on = reclaim("numab2", looked=9000), reclaim("numab2-migrc", looked=5000)
+    assert [goal["met"] for goal in migrc.judge_ab([base, on])][-3:] == [True] * 3
+    assert "(numab2@base) 9.00" in migrc.judge_ab([base, on])[-3]["text"]
+    assert not migrc.judge_ab([base, off, on])[-3]["met"]
+    # Where nothing was demoted nothing is shown.
+    assert not any(goal["met"] for goal in migrc.judge_reclaim(row("on", 0, 0), off))
 
 
 @pytest.mark.parametrize(
@@ -575,9 +622,43 @@ def test_page_of_cost(tmp_path: Path) -> None:
     assert not (tmp_path / "migrc-cost.svg").exists()
 
 
-def saving(name: str, **whole: Any) -> Row:
-    counters = {**delta(0, 400), "pswpout": 9000, "migrc_deferred": 0, "migrc_flush": 0}
-    made = row(name, 0, 400, group="bgsave", saves=3, counters=counters)
+def restored(readonly: int, *, again: int = 1_000_000, rounds: int = 3) -> list[Row]:
+    rows = []
+    for number in range(rounds):
+        for name, n in zip(RESTORED, (1_000_000, readonly, again), strict=True):
+            insn = {"user": 0, "app_kernel": n, "all_kernel": n, "ipi_wait": 0}
+            more: Row = {"group": "restore_readonly", "round": number + 1, "insn": insn}
+            rows.append(row(name, 1000, 10, **more))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "win"),
+    [
+        (restored(980_000), True),
+        (restored(980_000, rounds=1), True),
+        (restored(1_001_000), False),
+        (restored(1_000_000), False),
+        # Equal runs differ by 4 %.
+        (restored(990_000, again=1_040_000), False),
+        (restored(950_000, again=1_040_000), True),
+        # Less in all, but not in each round
+        (restored(800_000, rounds=1) + [{**one, "round": 2} for one in restored(1_150_000)], False),
+    ],
+)
+def test_is_restoring_read_only_a_win(rows: list[Row], win: bool) -> None:
+    goals = migrc.judge_restore(rows)
+    assert [goal["met"] for goal in goals] == [win]
+    assert f"{'a' if win else 'no'} net win" in goals[0]["text"]
+    # It is no cost of MIGRC, and needs all three.
+    assert migrc.judge_cost(rows) == {}
+    assert migrc.judge_restore([one for one in rows if one["contender"] != "writable"]) == []
+    assert migrc.derive("migrc-cost", rows)["goals"] == goals
+
+
+def saving(name: str, sent: int = 400, **whole: Any) -> Row:
+    counters = {**delta(0, sent), "pswpout": 9000, "migrc_deferred": 0, "migrc_flush": 0}
+    made = row(name, 0, sent, group="bgsave", saves=3, counters=counters)
     made["whole"] = {**flushes.of(counters), **whole}
     return made
 
@@ -594,6 +675,29 @@ def test_saving_flushes_nothing_more() -> None:
     ):
         goals = migrc.judge_bgsave([saving("on", **whole)])
         assert [goal["met"] for goal in goals] == [number != n for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("again", "off", "on", "met"),
+    [
+        (1000, 1000, 1000, [True, True]),
+        (1000, 1010, 1011, [True, False]),
+        (1000, 1011, 500, [False, True]),
+        # Equal runs differ by 5 %, to whatever side.
+        (950, 1050, 1051, [True, False]),
+        (1050, 1051, 1050, [False, True]),
+    ],
+)
+def test_saving_with_no_extra_flush(again: int, off: int, on: int, met: list[bool]) -> None:
+    rows = [
+        *(saving("base", 1000), saving("off", off), saving("on", on)),
+        *(saving("off-again", 1), saving("base-again", again)),
+    ]
+    goals = migrc.judge_bgsave(rows)
+    assert [goal["met"] for goal in goals] == [True] * 3 + met
+    assert f"on: {on:,} flushes sent in 3 saves, 1,000 in 3 on" in goals[-1]["text"]
+    # One run of the unmodified kernel tells nothing of the noise.
+    assert len(migrc.judge_bgsave(rows[:-1])) == 3
 
 
 def test_saving_must_have_saved_and_swapped() -> None:
@@ -625,7 +729,11 @@ def curve_row(saved: dict[tuple[int, int], int], **more: Any) -> migrc_curve.Row
             "name": name,
             "seconds": 5.0,
             "complete": True,
-            "delta": {key: n for key, n in delta(10_000, sent, **counters).items() if n},
+            "delta": {
+                key: n
+                for key, n in delta(10_000, sent, pgscan_kswapd=20_000, **counters).items()
+                if n
+            },
             "held_mean": 10.0,
             "held_max": 25,
         }
@@ -693,6 +801,8 @@ def test_curve_is_compared_with_both_steps_without_migrc() -> None:
     assert found[128, 10]["left"] == pytest.approx(0.1)
     assert found[128, 10]["saved_received"] == pytest.approx(0.9)
     assert (found[32, 10]["deferred_share"], found[32, 10]["pages_per_flush"]) == (0.9, 300)
+    looked = [*found.values(), *migrc_curve.off_steps(curve_row(SAVED)).values()]
+    assert [one["scanned_per_demoted"] for one in looked] == [4.0] * 7
 
 
 def test_cheapest_limits() -> None:
@@ -730,7 +840,9 @@ def test_page_of_the_curve(tmp_path: Path) -> None:
     assert "are 128 pages and 100 ms (flushes 95.5% less, at most 100 KiB seen held)" in page
     line = next(line for line in page.splitlines() if line.startswith("| 128 pages, 100 ms"))
     assert "| 4.50 | 95.5% |" in line and "cap 9,000" in line
-    assert "| 300.00 | pending 77 |" in line
+    assert "| 300.00 | pending 77 | 4.00 |" in line
+    line = next(line for line in page.splitlines() if line.startswith("| off-again"))
+    assert "| 4.00 |" in line
     tree = ET.parse(tmp_path / "migrc-curve.svg").getroot()
     assert len(tree.findall("{*}svg")) == 2
     assert len(tree.findall(".//{*}polyline")) == 4

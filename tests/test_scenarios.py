@@ -198,6 +198,13 @@ def test_kernel_threads_and_processes_are_timed(
     assert agent.less({"a": 3.0, "new": 2.0}, {"a": 1.0, "gone": 4.0}) == {"a": 2.0, "new": 2.0}
 
 
+def test_nodes_whose_kswapd_has_given_up() -> None:
+    zone = "Node {0}, zone    DMA32\n  pages free     4\n  node_unreclaimable:  {1}\n"
+    text = zone.format(0, 0) + "Node 0, zone   Normal\n  pages free     4\n" + zone.format(1, 1)
+    assert agent.unreclaimable(text) == [1]
+    assert agent.unreclaimable("") == []
+
+
 def test_job_of_a_contender(tmp_path: Path) -> None:
     fake = tmp_path / "fake"
     fake.write_text("#!/bin/sh\n")
@@ -673,7 +680,9 @@ def test_agent_measures_after_the_oracle_placed(
     workload.wait_for("READY", 30)
     assert "PLACED" not in workload.lines
     recorder = agent.Recorder(1.0, workload.process.pid)
-    assert agent.measure(job, workload, workload.process.pid, recorder) == {"placement": None}
+    found = agent.measure(job, workload, workload.process.pid, recorder)
+    assert found.pop("gave_up").keys() == {"before", "after"}
+    assert found == {"placement": None}
     workload.finish(30)
     assert ("PLACED" in workload.lines) is oracle
     assert workload.result()["ops"] == 2000

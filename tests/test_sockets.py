@@ -177,7 +177,9 @@ def test_agent_measures_several_processes(hotset: Path, tmp_path: Path) -> None:
     bound = [os.sched_getaffinity(one) for one in agent.family(pid)[1:]]
     assert sorted(map(sorted, bound)) == [[cpu] for cpu in CPUS]
     recorder = agent.Recorder(1.0, pid)
-    assert agent.measure(job, workload, pid, recorder) == {"placement": None}
+    found = agent.measure(job, workload, pid, recorder)
+    assert found["placement"] is None
+    assert set(found["gave_up"]) == {"before", "after"}
     workload.finish(30)
     assert workload.lines.count("READY") == workload.lines.count("DONE") == 1
     assert workload.result()["ops"] == 400_000

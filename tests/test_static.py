@@ -92,6 +92,22 @@ def test_hooks_are_small() -> None:
     assert large == []
 
 
+def test_migrc_is_for_x86_only() -> None:
+    """Elsewhere, on arm64 for one, none of its options exists."""
+    text = (PROJECT / "linux/migrc/files/mm/migrc/Kconfig").read_text()
+    options = dict(re.findall(r"^config (\w+)\n((?:\t.*\n|\n)*)", text, re.MULTILINE))
+    needs = {
+        name: {
+            term
+            for line in re.findall(r"^\t(?:depends on|def_bool) (.*)$", body, re.MULTILINE)
+            for term in line.split(" && ")
+        }
+        for name, body in options.items()
+    }
+    assert "X86_64" in needs.pop("MIGRC")
+    assert needs and all(terms & set(options) for terms in needs.values())
+
+
 def test_checkpatch(version: str, tmp_path: Path) -> None:
     mails = [m for m in tree.export_series(version, tmp_path) if "cover-letter" not in m.name]
     with cache.lock("build"):

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The soak's scripts and its page; the runs themselves are `make soak`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from lab import kconfig, soak, topology
+
+
+def test_machines_have_as_much_memory() -> None:
+    machines = [topology.load(name, **sizes) for name, sizes in soak.MACHINES.items()]
+    for cpus in (True, False):
+        sizes = {
+            sum(node.size_mb for node in one.nodes if bool(node.cpus) == cpus) for one in machines
+        }
+        assert len(sizes) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "fast", "slow"), [("two-tier", "0", "1"), ("two-sockets", "0,1", "2,3")]
+)
+def test_scripts_know_the_nodes(name: str, fast: str, slow: str) -> None:
+    machine = topology.load(name, **soak.MACHINES[name])
+    for torture in soak.TORTURES:
+        text = soak.script(torture, machine, 60)
+        assert not re.search("@[A-Z]+@", text)
+        assert f"migratepages $pid {fast} {slow} " in text and "--timeout 60s" in text
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+        blocks = re.findall(r"/node/node(\d)/memory\*", text)
+        assert ",".join(blocks) == (slow if torture.beside == soak.HOTPLUG else "")
+
+
+def test_kernel_has_migrc() -> None:
+    text = "".join(path.read_text() for path in kconfig.fragments("debug"))
+    assert {"CONFIG_MIGRC", "CONFIG_MIGRC_DEBUG"} <= {
+        name for name, value in kconfig.options(text).items() if value == "y"
+    }
+
+
+def test_page_of_the_soak() -> None:
+    row = {"torture": "vm", "machine": "two-sockets", "stress-ng": "--vm 3", "promoted": 54}
+    row |= {"deferred": 7, "beside": 0, "seconds": 82, "result": "ok"}
+    last = soak.markdown({"command": "make soak"}, [row]).splitlines()[-1]
+    assert last == "| vm | two-sockets | `--vm 3` | 54 | 7 | - | 82 | ok |"
