@@ -81,6 +81,7 @@ COUNTERS = {
     "others": "migrc_skip_pending",
     "fork": "migrc_skip_pending",
     "mixed": "migrc_skip_pending",  # of one process; that of the other is deferred
+    "along": "migrc_skip_write",  # of one process, while that of the other waits
     "release": "migrc_drain_debug",
     "unmasked": "migrc_flush",
     "isolate": "migrc_drain_isolate",
@@ -122,6 +123,7 @@ CATCHES = (
     Catch("others", "scan_test", "others.move", LOST),
     Catch("fork", "write_test", "downgrade.fork.race", LOST),
     Catch("mixed", "life_test", "life.mixed", FOREIGN),
+    Catch("along", "life_test", "life.along", FOREIGN),
     Catch("release", "life_test", "life.keep", FOREIGN),
     Catch("early", "reuse_test", "reuse.uffd.two", STALE),
     Catch("late", "reuse_test", "reuse.uffd.write", STALE),

@@ -39,6 +39,7 @@ QUICK = {
     "gup-gup.mem",
     "unmap-unmap.in_flight.munmap",
     "write-writable.plain.write",
+    "along-life.along",
     "release-life.keep",
     "late-reuse.uffd.write",
     "unmasked-life.drain",

@@ -6,7 +6,8 @@
  * which run on CPUs 0 and 1; each of its PTEs may be deferred or refused.  Folio 1 is
  * mapped by the mm of CPU 0 only.  Every CPU is assumed to have the old translation in
  * its TLB when the PTE is cleared; tlb[folio] has a bit for each CPU.  Two drains run at
- * any time, and somebody looks at a source with a reference of his own.
+ * any time, a flush that a migrator owes may serve what was deferred, and somebody looks at a
+ * source with a reference of his own.
  *
  * I2 a folio is freed when nobody refers to it, and no TLB maps it
  * I7 a folio is queued only when the CPUs that may map it have been published
@@ -22,6 +23,8 @@
  *	MUT_MIXED	I2	a folio with a refused PTE is not flushed, and not queued
  *	MUT_MIXED_LOOK	I2	its flush is left out if migrc_cpus is empty: a drain
  *				that has detached it may still be under way
+ *	MUT_ALONG	I2	an owed flush serves although it leaves out a CPU
+ *	MUT_ALONG_LOOK	I2 I7	its CPUs are compared before the list is taken
  */
 #include "common.pml"
 
@@ -30,7 +33,7 @@
 #define DETACHED 2	/* by a drain */
 #define PUT 3		/* migration's reference is gone */
 
-hidden byte R_QUEUED, R_MIXED, R_DRAINED_BEFORE, R_SECOND, R_OTHER_LAST;
+hidden byte R_QUEUED, R_MIXED, R_DRAINED_BEFORE, R_SECOND, R_OTHER_LAST, R_ALONG, R_TOO_FEW;
 
 byte state[2];
 byte ref[2] = 1;	/* references; the first is migration's */
@@ -148,10 +151,42 @@ inline unmap(f, cpu)
 	fi
 }
 
+/* migrc_flush_along(), if the mutex is free */
+inline flush_along()
+{
+	atomic { !flush_mutex -> flush_mutex = true };
+#ifdef MUT_ALONG_LOOK
+	along = !(pending & ~batch);
+#endif
+	atomic {			/* under migrc_lock */
+#if defined(MUT_ALONG)
+		along = true;
+#elif !defined(MUT_ALONG_LOOK)
+		along = !(pending & ~batch);
+#endif
+		REACHED(R_TOO_FEW, !along);
+		if
+		:: along -> flushing = batch; pending = 0; take_list()
+		:: else
+		fi;
+		REACHED(R_ALONG, along && list)
+	};
+	if
+	:: along -> flush(flushing); put_list(); batch = 0
+	:: else
+	fi;
+	unlock(flush_mutex)
+}
+
 inline move(f)
 {
 	mixed = deferred && batch;
-	flush(batch);				/* try_to_unmap_flush() */
+	/* try_to_unmap_flush() */
+	if
+	:: batch -> flush_along()
+	:: true
+	fi;
+	flush(batch);
 	if
 	:: mixed ->
 		/* migrc_settle() */
@@ -191,7 +226,7 @@ inline move(f)
 active proctype migrate0()
 {
 	byte deferred, batch;
-	bool mixed;
+	bool mixed, along;
 
 	unmap(0, 1);
 	unmap(0, 2);
@@ -201,7 +236,7 @@ active proctype migrate0()
 active proctype migrate1()
 {
 	byte deferred, batch;
-	bool mixed;
+	bool mixed, along;
 
 	unmap(1, 1);
 	move(1)

@@ -14,6 +14,7 @@
 #include <linux/mm_types.h>
 #include <linux/mmzone.h>
 
+struct arch_tlbflush_unmap_batch;
 struct mmu_gather;
 struct page_ext_operations;
 struct seq_file;
@@ -46,6 +47,7 @@ enum migrc_site {
  * @MIGRC_DRAIN_FREEZE:		the system goes to sleep
  * @MIGRC_DRAIN_OFF:		MIGRC is switched off
  * @MIGRC_DRAIN_MIXED:		another PTE of a folio could not be deferred
+ * @MIGRC_DRAIN_ALONG:		a flush for other pages served them as well
  * @MIGRC_DRAIN_DEBUG:		asked for in debugfs
  * @NR_MIGRC_REASONS:		number of reasons
  */
@@ -57,6 +59,7 @@ enum migrc_reason {
 	MIGRC_DRAIN_FREEZE,
 	MIGRC_DRAIN_OFF,
 	MIGRC_DRAIN_MIXED,
+	MIGRC_DRAIN_ALONG,
 	MIGRC_DRAIN_DEBUG,
 	NR_MIGRC_REASONS
 };
@@ -96,6 +99,7 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 		       unsigned long addr);
 void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site);
 bool __migrc_hint_fault_writable(struct vm_fault *vmf, struct folio *folio);
+bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed);
 bool __migrc_drain(enum migrc_reason reason);
 bool __migrc_drain_node(int nid);
 void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo);
@@ -132,6 +136,11 @@ static inline void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site) 
 static inline bool __migrc_hint_fault_writable(struct vm_fault *vmf, struct folio *folio)
 {
 	return true;
+}
+
+static inline bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)
+{
+	return false;
 }
 
 static inline bool __migrc_drain(enum migrc_reason reason)
@@ -452,6 +461,20 @@ static inline bool migrc_promote_later(struct vm_fault *vmf, struct folio *folio
 				       int *nid, bool *writable)
 {
 	return migrc_on() && __migrc_promote_later(vmf, folio, target, nid, writable);
+}
+
+/**
+ * migrc_flush_along - flush what was deferred with what is owed anyway
+ * @owed: CPUs that reclaim or migration has to flush now
+ *
+ * Done if no further CPU has to be.
+ *
+ * Context: may sleep.
+ * Return: whether @owed has been flushed; if not, nothing was done.
+ */
+static inline bool migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)
+{
+	return migrc_on() && __migrc_flush_along(owed);
 }
 
 /**

@@ -36,6 +36,7 @@
  * @MIGRC_FAULT_FORGET:		pages that were written are restored writable
  * @MIGRC_FAULT_TOUCH:		scans that have changed PTEs of a node's pages forbid to defer
  * @MIGRC_FAULT_OTHERS:		so does who else has raised tlb_flush_pending
+ * @MIGRC_FAULT_ALONG:		a flush for others serves if it goes to all CPUs that matter
  * @NR_MIGRC_FAULTS:		number of switches
  */
 enum migrc_fault {
@@ -64,6 +65,7 @@ enum migrc_fault {
 	MIGRC_FAULT_FORGET,
 	MIGRC_FAULT_TOUCH,
 	MIGRC_FAULT_OTHERS,
+	MIGRC_FAULT_ALONG,
 	NR_MIGRC_FAULTS
 };
 

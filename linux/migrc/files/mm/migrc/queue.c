@@ -5,7 +5,8 @@
  * A source whose flush was deferred (defer.c) is not freed when its contents have moved.  It
  * waits here, held by the reference that migration took when it isolated the page, off the
  * LRU, mapped nowhere.  Each drain flushes the CPUs that may have entries of any source,
- * and frees all sources, of all nodes.
+ * and frees all sources, of all nodes.  So does a flush that reclaim or migration owes for
+ * other pages, if it goes to all these CPUs anyway: then it costs nothing.
  *
  * The rule: a source is freed after a flush that has *completed* on each CPU which had an
  * entry, and which began after the PTE was cleared.
@@ -185,29 +186,35 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 	trace_migrc_drain(reason, nr);
 }
 
-/* Under migrc_flush_mutex */
-static void migrc_flush_locked(enum migrc_reason reason)
+/*
+ * Under migrc_flush_mutex.  @owed is to be flushed, too; if it leaves out a CPU that has to
+ * be, nothing is done.  Returns whether something was.
+ */
+static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_unmap_batch *owed)
 {
 	LIST_HEAD(sources);
 	u64 seq;
 
 	spin_lock(&migrc_lock);
 	seq = migrc_seq;
-	if (seq == migrc_done && list_empty(&migrc_sources)) {
-		/* Somebody else was faster. */
+	if ((seq == migrc_done && list_empty(&migrc_sources)) ||
+	    (owed && !cpumask_subset(&migrc_cpus.cpumask, &owed->cpumask) &&
+	     !migrc_fault(ALONG))) {
+		/* Somebody else was faster, or has more to do. */
 		spin_unlock(&migrc_lock);
-		return;
+		return false;
 	}
-	migrc_flushing = migrc_cpus;
+	migrc_flushing = owed ? *owed : migrc_cpus;
 	cpumask_clear(&migrc_cpus.cpumask);
 	list_splice_init(&migrc_sources, &sources);
 	memset(migrc_nr, 0, sizeof(migrc_nr));
 	spin_unlock(&migrc_lock);
 
-	if (seq != migrc_done) {
+	if (owed || seq != migrc_done) {
 		/* Returns when all of them have flushed. */
 		arch_tlbbatch_flush(&migrc_flushing);
-		count_migrc(flushed, 1);
+		if (!owed)
+			count_migrc(flushed, 1);
 
 		/*
 		 * Release: who sees the new number (migrc_mark_pending()) may do what the
@@ -216,6 +223,7 @@ static void migrc_flush_locked(enum migrc_reason reason)
 		smp_store_release(&migrc_done, seq);
 	}
 	migrc_release(&sources, reason);
+	return true;
 }
 
 /**
@@ -229,8 +237,30 @@ static void migrc_flush_locked(enum migrc_reason reason)
 void migrc_flush_all(enum migrc_reason reason)
 {
 	mutex_lock(&migrc_flush_mutex);
-	migrc_flush_locked(reason);
+	migrc_flush_locked(reason, NULL);
 	mutex_unlock(&migrc_flush_mutex);
+}
+
+/**
+ * __migrc_flush_along - see migrc_flush_along()
+ * @owed: CPUs that are to be flushed
+ *
+ * Waits for nobody: who has the mutex sees to what was deferred.
+ *
+ * Context: may sleep.
+ * Return: whether @owed, and all that was deferred, has been flushed.
+ */
+bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)
+{
+	bool done;
+
+	if (READ_ONCE(migrc_seq) == READ_ONCE(migrc_done) || !mutex_trylock(&migrc_flush_mutex))
+		return false;
+	done = migrc_flush_locked(MIGRC_DRAIN_ALONG, owed);
+	mutex_unlock(&migrc_flush_mutex);
+	if (done)
+		cpumask_clear(&owed->cpumask);
+	return done;
 }
 
 /**
@@ -250,7 +280,7 @@ bool __migrc_drain(enum migrc_reason reason)
 		mutex_lock(&migrc_flush_mutex);
 	else if (!mutex_trylock(&migrc_flush_mutex))
 		return false;
-	migrc_flush_locked(reason);
+	migrc_flush_locked(reason, NULL);
 	mutex_unlock(&migrc_flush_mutex);
 	return true;
 }
@@ -273,7 +303,7 @@ bool __migrc_drain_node(int nid)
 		return false;
 	mutex_lock(&migrc_flush_mutex);
 	found = READ_ONCE(migrc_nr[nid]);
-	migrc_flush_locked(MIGRC_DRAIN_PRESSURE);
+	migrc_flush_locked(MIGRC_DRAIN_PRESSURE, NULL);
 	mutex_unlock(&migrc_flush_mutex);
 	return found;
 }

@@ -138,6 +138,7 @@ static const char * const migrc_event_names[] = {
 	"migrc_drain_freeze ",
 	"migrc_drain_off ",
 	"migrc_drain_mixed ",
+	"migrc_drain_along ",
 	"migrc_drain_debug ",
 	"migrc_force_wp ",
 	"migrc_force_swap ",

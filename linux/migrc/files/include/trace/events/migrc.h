@@ -58,6 +58,7 @@ TRACE_EVENT(migrc_drain,
 				       { MIGRC_DRAIN_FREEZE, "freeze" },
 				       { MIGRC_DRAIN_OFF, "off" },
 				       { MIGRC_DRAIN_MIXED, "mixed" },
+				       { MIGRC_DRAIN_ALONG, "along" },
 				       { MIGRC_DRAIN_DEBUG, "debug" }),
 		      __entry->nr)
 );

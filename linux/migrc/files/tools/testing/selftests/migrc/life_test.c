@@ -8,6 +8,7 @@
  *   keep	fault_release
  *   drain	fault_unmasked
  *   mixed	fault_mixed
+ *   along	fault_along
  */
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -199,6 +200,88 @@ TEST_F_TIMEOUT(life, mixed, scene_timeout())
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_TRUE(scene_rose(scene, "migrc_skip_pending", 1));
 	shared_free(ready, sizeof(*ready));
+}
+
+/*
+ * Flushes that another process owes for its own pages do not go to our CPUs: what is kept
+ * here must not be given back by them.
+ */
+static void move_always(char *area, atomic_bool *ready)
+{
+	int nid = slow;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pin(1);
+	munmap(area, HUGE);
+	area = map_area(HUGE);
+	if (!area || !place(area, PAGE, nid))
+		_exit(1);
+	atomic_store(ready, true);
+	for (;;) {
+		*(volatile char *)area = 1;
+		nid = other_node(nid);
+		if (!move_page(area, nid))
+			nid = node_of(area);
+	}
+}
+
+TEST_F_TIMEOUT(life, along, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	atomic_bool *ready = shared_alloc(sizeof(*ready));
+	uint64_t pfn;
+	int nid, status;
+	pid_t pid;
+
+	ASSERT_NE(NULL, ready);
+	pid = fork();
+	if (!pid)
+		move_always(self->data.area, ready);
+	ASSERT_GT(pid, 0);
+	while (!atomic_load(ready) && !waitpid(pid, &status, WNOHANG))
+		usleep(1000);
+	ASSERT_TRUE(atomic_load(ready));
+	scene_own(scene);
+	while (scene_goes_on(scene)) {
+		nid = move_away(&self->data, &pfn);
+		ASSERT_GE(nid, 0);
+		usleep(10000);
+		EXPECT_FALSE(scribble(&self->data, nid, pfn))
+			TH_LOG("frame %#llx is used again before it was flushed",
+			       (unsigned long long)pfn);
+		crew_settle(scene->crew);
+		drop_rubbish(&self->data);
+		scene_drain();
+		spot_write(crew_spot(scene->crew, 0));
+		if (_metadata->exit_code)
+			break;
+	}
+	ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_skip_write", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
+	shared_free(ready, sizeof(*ready));
+}
+
+/* What the process itself owes goes to all its CPUs, so that nobody has to flush again. */
+TEST_F_TIMEOUT(life, own, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	char *other = map_area(HUGE);
+	uint64_t pfn;
+
+	ASSERT_TRUE(other && place(other, PAGE, slow));
+	while (scene_goes_on(scene)) {
+		ASSERT_GE(move_away(&self->data, &pfn), 0);
+		*(volatile char *)other = 1;
+		ASSERT_TRUE(move_page(other, other_node(node_of(other))));
+		scene_drain();
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_along", scene->rounds / 2));
+	unmap_area(other, HUGE);
 }
 
 int main(int argc, char **argv)
