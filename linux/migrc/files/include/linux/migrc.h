@@ -469,7 +469,7 @@ static inline bool migrc_promote_later(struct vm_fault *vmf, struct folio *folio
  *
  * Done if no further CPU has to be.
  *
- * Context: may sleep.
+ * Context: process; does not sleep.
  * Return: whether @owed has been flushed; if not, nothing was done.
  */
 static inline bool migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)

@@ -5,8 +5,9 @@
  * A source whose flush was deferred (defer.c) is not freed when its contents have moved.  It
  * waits here, held by the reference that migration took when it isolated the page, off the
  * LRU, mapped nowhere.  Each drain flushes the CPUs that may have entries of any source,
- * and frees all sources, of all nodes.  So does a flush that reclaim or migration owes for
- * other pages, if it goes to all these CPUs anyway: then it costs nothing.
+ * and frees all sources, of all nodes.  A flush that reclaim or migration owes for other
+ * pages serves as well, if it goes to all these CPUs anyway.  Who owes it has folios locked for
+ * which others wait, so a worker frees the sources then.
  *
  * The rule: a source is freed after a flush that has *completed* on each CPU which had an
  * entry, and which began after the PTE was cleared.
@@ -65,6 +66,7 @@ static DEFINE_MUTEX(migrc_flush_mutex);
  */
 static struct arch_tlbflush_unmap_batch migrc_cpus;
 static LIST_HEAD(migrc_sources);
+static LIST_HEAD(migrc_flushed);	/* sources that no TLB has any more */
 static unsigned int migrc_nr[MAX_NUMNODES];
 static unsigned int migrc_nr_all;
 
@@ -73,6 +75,8 @@ static struct arch_tlbflush_unmap_batch migrc_flushing;
 
 static void migrc_age_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(migrc_age_work, migrc_age_fn);
+static void migrc_release_fn(struct work_struct *work);
+static DECLARE_WORK(migrc_release_work, migrc_release_fn);
 
 /**
  * migrc_publish - note whose TLBs have entries that are to be flushed
@@ -187,8 +191,9 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 }
 
 /*
- * Under migrc_flush_mutex.  @owed is to be flushed, too; if it leaves out a CPU that has to
- * be, nothing is done.  Returns whether something was.
+ * Under migrc_flush_mutex.  With @owed these CPUs are flushed, and serve if that leaves out
+ * none that has to be; sources are left to migrc_release_fn().  Returns whether anything was
+ * done.
  */
 static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_unmap_batch *owed)
 {
@@ -197,20 +202,26 @@ static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_un
 
 	spin_lock(&migrc_lock);
 	seq = migrc_seq;
-	if ((seq == migrc_done && list_empty(&migrc_sources)) ||
-	    (owed && !cpumask_subset(&migrc_cpus.cpumask, &owed->cpumask) &&
-	     !migrc_fault(ALONG))) {
-		/* Somebody else was faster, or has more to do. */
-		spin_unlock(&migrc_lock);
-		return false;
+	if (owed) {
+		/* What is flushed already is freed first, or there could be ever more of it. */
+		if (seq == migrc_done || !list_empty(&migrc_flushed) ||
+		    (!cpumask_subset(&migrc_cpus.cpumask, &owed->cpumask) &&
+		     !migrc_fault(ALONG)))
+			goto nothing;
+		migrc_flushing = *owed;
+	} else {
+		/* Somebody else may have been faster. */
+		if (seq == migrc_done && list_empty(&migrc_sources) && list_empty(&migrc_flushed))
+			goto nothing;
+		migrc_flushing = migrc_cpus;
+		list_splice_init(&migrc_flushed, &sources);
 	}
-	migrc_flushing = owed ? *owed : migrc_cpus;
 	cpumask_clear(&migrc_cpus.cpumask);
 	list_splice_init(&migrc_sources, &sources);
 	memset(migrc_nr, 0, sizeof(migrc_nr));
 	spin_unlock(&migrc_lock);
 
-	if (owed || seq != migrc_done) {
+	if (seq != migrc_done) {
 		/* Returns when all of them have flushed. */
 		arch_tlbbatch_flush(&migrc_flushing);
 		if (!owed)
@@ -222,8 +233,31 @@ static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_un
 		 */
 		smp_store_release(&migrc_done, seq);
 	}
-	migrc_release(&sources, reason);
+	if (owed) {
+		spin_lock(&migrc_lock);
+		list_splice(&sources, &migrc_flushed);
+		spin_unlock(&migrc_lock);
+		queue_work(system_unbound_wq, &migrc_release_work);
+	} else {
+		migrc_release(&sources, reason);
+	}
 	return true;
+nothing:
+	spin_unlock(&migrc_lock);
+	return false;
+}
+
+/* What was flushed along with other pages */
+static void migrc_release_fn(struct work_struct *work)
+{
+	LIST_HEAD(sources);
+
+	mutex_lock(&migrc_flush_mutex);
+	spin_lock(&migrc_lock);
+	list_splice_init(&migrc_flushed, &sources);
+	spin_unlock(&migrc_lock);
+	migrc_release(&sources, MIGRC_DRAIN_ALONG);
+	mutex_unlock(&migrc_flush_mutex);
 }
 
 /**
@@ -245,9 +279,9 @@ void migrc_flush_all(enum migrc_reason reason)
  * __migrc_flush_along - see migrc_flush_along()
  * @owed: CPUs that are to be flushed
  *
- * Waits for nobody: who has the mutex sees to what was deferred.
+ * Waits for nobody: this is no more than a chance.
  *
- * Context: may sleep.
+ * Context: process.
  * Return: whether @owed, and all that was deferred, has been flushed.
  */
 bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)
@@ -293,7 +327,7 @@ bool __migrc_drain(enum migrc_reason reason)
  *
  * Context: may sleep.
  * Return: whether there were any sources of the node, but for those that somebody else was
- * releasing already.
+ * releasing already, or a worker is about to.
  */
 bool __migrc_drain_node(int nid)
 {

@@ -206,12 +206,23 @@ TEST_F_TIMEOUT(life, mixed, scene_timeout())
  * Flushes that another process owes for its own pages do not go to our CPUs: what is kept
  * here must not be given back by them.
  */
+static void *on_first_cpu(void *unused)
+{
+	pin(0);
+	for (;;)
+		relax();
+}
+
 static void move_always(char *area, atomic_bool *ready)
 {
+	pthread_t thread;
 	int nid = slow;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	pin(1);
+	/* With one CPU only, migration would not owe a flush but do it for each page. */
+	if (pthread_create(&thread, NULL, on_first_cpu, NULL))
+		_exit(1);
 	munmap(area, HUGE);
 	area = map_area(HUGE);
 	if (!area || !place(area, PAGE, nid))
@@ -234,6 +245,8 @@ TEST_F_TIMEOUT(life, along, scene_timeout())
 	pid_t pid;
 
 	ASSERT_NE(NULL, ready);
+	/* What drains for move_pages(2) would do so for everybody. */
+	ASSERT_EQ(0, set(MIGRC_DEBUG "fault_isolate", "1"));
 	pid = fork();
 	if (!pid)
 		move_always(self->data.area, ready);
@@ -245,20 +258,16 @@ TEST_F_TIMEOUT(life, along, scene_timeout())
 	while (scene_goes_on(scene)) {
 		nid = move_away(&self->data, &pfn);
 		ASSERT_GE(nid, 0);
-		usleep(10000);
-		EXPECT_FALSE(scribble(&self->data, nid, pfn))
-			TH_LOG("frame %#llx is used again before it was flushed",
-			       (unsigned long long)pfn);
+		/* What is given back is overwritten before: see mm/migrc/debug.c. */
+		usleep(20000);
 		crew_settle(scene->crew);
-		drop_rubbish(&self->data);
 		scene_drain();
 		spot_write(crew_spot(scene->crew, 0));
-		if (_metadata->exit_code)
-			break;
 	}
 	ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
+	EXPECT_EQ(0, set(MIGRC_DEBUG "fault_isolate", "0"));
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_TRUE(scene_rose(scene, "migrc_skip_write", scene->rounds / 2));
 	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
@@ -269,18 +278,27 @@ TEST_F_TIMEOUT(life, along, scene_timeout())
 TEST_F_TIMEOUT(life, own, scene_timeout())
 {
 	struct scene *scene = &self->data.scene;
-	char *other = map_area(HUGE);
-	uint64_t pfn;
+	struct moves *moves = calloc(1, sizeof(*moves));
+	char *area = self->data.area, *other = map_area(HUGE);
+	int nid = slow;
 
-	ASSERT_TRUE(other && place(other, PAGE, slow));
+	ASSERT_TRUE(moves && other && place(other, PAGE, fast));
 	while (scene_goes_on(scene)) {
-		ASSERT_GE(move_away(&self->data, &pfn), 0);
 		*(volatile char *)other = 1;
-		ASSERT_TRUE(move_page(other, other_node(node_of(other))));
+		ASSERT_TRUE(make_read_only(area, PAGE, BY_UFFD));
+		/* Two batches, as they go to two nodes, and no drain between */
+		moves_clear(moves);
+		moves_add(moves, area, 1, other_node(nid));
+		moves_add(moves, other, 1, nid);
+		ASSERT_EQ(2, moves_do(moves));
+		nid = other_node(nid);
+		crew_settle(scene->crew);
 		scene_drain();
+		spot_write(crew_spot(scene->crew, 0));
 	}
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_TRUE(scene_rose(scene, "migrc_drain_along", scene->rounds / 2));
+	free(moves);
 	unmap_area(other, HUGE);
 }
 
