@@ -241,7 +241,7 @@ TEST_F_TIMEOUT(life, along, scene_timeout())
 	struct scene *scene = &self->data.scene;
 	atomic_bool *ready = shared_alloc(sizeof(*ready));
 	uint64_t pfn;
-	int nid, status;
+	int nid = slow, status;
 	pid_t pid;
 
 	ASSERT_NE(NULL, ready);
@@ -257,7 +257,8 @@ TEST_F_TIMEOUT(life, along, scene_timeout())
 	scene_own(scene);
 	while (scene_goes_on(scene)) {
 		nid = move_away(&self->data, &pfn);
-		ASSERT_GE(nid, 0);
+		if (nid < 0)
+			break;
 		/* What is given back is overwritten before: see mm/migrc/debug.c. */
 		usleep(20000);
 		crew_settle(scene->crew);
@@ -269,6 +270,7 @@ TEST_F_TIMEOUT(life, along, scene_timeout())
 	waitpid(pid, &status, 0);
 	EXPECT_EQ(0, set(MIGRC_DEBUG "fault_isolate", "0"));
 	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_GE(nid, 0);
 	EXPECT_TRUE(scene_rose(scene, "migrc_skip_write", scene->rounds / 2));
 	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
 	shared_free(ready, sizeof(*ready));
