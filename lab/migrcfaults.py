@@ -123,7 +123,7 @@ CATCHES = (
     Catch("others", "scan_test", "others.move", LOST),
     Catch("fork", "write_test", "downgrade.fork.race", LOST),
     Catch("mixed", "life_test", "life.mixed", FOREIGN),
-    Catch("along", "life_test", "life.along", FOREIGN),
+    Catch("along", "life_test", "life.along", rf"{STALE}|{FOREIGN}"),
     Catch("release", "life_test", "life.keep", FOREIGN),
     Catch("early", "reuse_test", "reuse.uffd.two", STALE),
     Catch("late", "reuse_test", "reuse.uffd.write", STALE),
