@@ -32,6 +32,17 @@ EDGE = (
 )
 TARGET = (Program("kmmscand_target_test", timeout_s=600),)
 BOUNCE = (Program("kmmscand_bounce_test", timeout_s=200),)
+TOGGLE_SECONDS = 180
+TOGGLE = tuple(
+    Program(
+        program,
+        test,
+        # To begin and end takes its time, too, and so does switching off under load.
+        timeout_s=TOGGLE_SECONDS + 120,
+        before=f"export KMMSCAND_SECONDS={TOGGLE_SECONDS}",
+    )
+    for program, test in (("kmmscand_test", "toggle"), ("kmmscand_edge_test", "settings"))
+)
 HOTPLUG = (
     # Before the slow node has had any memory
     Program("kmmscand_test", label="one-tier"),
@@ -137,6 +148,24 @@ def test_edge_selftests(
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(debug_kernel, programs, EDGE, machine, out_dir, prepare="true")
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
+    _report(subtests, cases)
+
+
+@pytest.mark.long
+def test_toggled_for_minutes(
+    debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """Switched on and off under load, also while all settings change: nothing is lost."""
+    programs = selftests.programs(debug_kernel, "tier")
+    machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
+    cases = selftests.run_programs(debug_kernel, programs, TOGGLE, machine, out_dir, prepare="true")
+    assert {key: [case.outcome for case in found] for key, found in cases.items()} == {
+        program.key: ["pass"] for program in TOGGLE
+    }
+    # Without a page that moves nothing could be lost.
+    log = (out_dir / "kmmscand_test.log").read_text()
+    promoted = re.search(r"on and off, (\d+) pages promoted", log)
+    assert promoted and int(promoted[1]) > 0, log
     _report(subtests, cases)
 
 

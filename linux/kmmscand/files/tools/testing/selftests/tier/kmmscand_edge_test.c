@@ -6,6 +6,8 @@
  * poison, and large folios of any size keep working while their pages are scanned and
  * promoted; CPUs, memory and allocations may go away meanwhile.
  *
+ * KMMSCAND_SECONDS is how long "settings" goes on (default 5).
+ *
  * That something stays proves nothing if nothing is promoted.  So wherever it must, a
  * second area, free to move and as hot, has to arrive on the fast node first.
  */
@@ -1405,7 +1407,7 @@ static void test_settings(void)
 	};
 	static void (* const load[])(void) = { load_touch, load_churn, load_settings };
 	pid_t pids[ARRAY_SIZE(load)];
-	double end = now() + RACE_S;
+	double end = now() + test_seconds(RACE_S);
 	unsigned int i, toggles = 0;
 	char path[128], buf[32];
 	bool ok = true;

@@ -4,6 +4,8 @@
  * split or damaged; what it clears stays visible to others; bad settings are
  * refused; toggling it under load and taking memory away from it are harmless.
  *
+ * KMMSCAND_SECONDS is how long "toggle" goes on (default 10).
+ *
  * With /sys/kernel/debug/tier/fault_young set, the test "young" must fail; with
  * fault_cpu the test "cpu".
  */
@@ -352,23 +354,27 @@ static void test_toggle(void)
 {
 	static void (* const load[])(void) = { load_touch, load_fork, load_huge };
 	const int nr = ARRAY_SIZE(load);
-	double end = now() + TOGGLE_S;
+	double end = now() + test_seconds(TOGGLE_S);
+	long moved = event_count("tier_promote_success");
 	unsigned int toggles = 0;
 	bool ok = true;
 	pid_t pids[3];
 	int i;
 
+	set("hot_threshold", "1");
 	for (i = 0; i < nr; i++)
 		pids[i] = start_load(load[i]);
 	while (now() < end) {
 		ok &= !enable(true);
-		usleep(100000 + toggles % 7 * 50000);
+		/* Mostly too short to promote anything, but not always */
+		usleep(toggles % 16 == 15 ? 4000000 : 100000 + toggles % 7 * 50000);
 		ok &= !enable(false);
 		toggles++;
 	}
 	for (i = 0; i < nr; i++)
 		ok &= stop_load(pids[i]);
-	ksft_print_msg("%u times on and off\n", toggles);
+	moved = event_count("tier_promote_success") - moved;
+	ksft_print_msg("%u times on and off, %ld pages promoted\n", toggles, moved);
 	ksft_test_result(ok, "toggled under load, nothing lost\n");
 }
 

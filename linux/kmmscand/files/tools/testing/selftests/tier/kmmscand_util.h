@@ -31,6 +31,15 @@ static double now(void)
 	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
+/* For how long a test goes on that could do so for ever: @usual, or KMMSCAND_SECONDS */
+static inline double test_seconds(double usual)
+{
+	const char *value = getenv("KMMSCAND_SECONDS");
+	double seconds = value ? atof(value) : 0;
+
+	return seconds > 0 ? seconds : usual;
+}
+
 static int enable(bool on)
 {
 	return write_file(KMMSCAND "enabled", on ? "1" : "0");
