@@ -25,7 +25,7 @@ TIER = (
 )
 EDGE = (
     Program("promote_test", "revive", timeout_s=120),
-    Program("kmmscand_edge_test", timeout_s=900),
+    Program("kmmscand_edge_test", timeout_s=1000),
     Program("kmmscand_rule_test", timeout_s=400),
     Program("kmmscand_cache_test", timeout_s=400),
     Program("kmmscand_control_test", timeout_s=400),

@@ -35,9 +35,11 @@
 /* One page of so many is poisoned, and the one after it taken out of use. */
 #define POISON_EVERY	32
 #define NR_POISON	(NR_AREA / POISON_EVERY)
-/* A large folio smaller than a huge page */
-#define MTHP		(64UL << 10)
-#define PER_MTHP	(MTHP / PAGE)
+/* The least of the large folios that are smaller than a huge page, and how many sizes */
+#define MTHP_MIN	(16UL << 10)
+#define NR_MTHP		7
+/* Of each size; more than what is left below the watermark of a fragmented node */
+#define MTHP_AREA	(6 * AREA)
 
 /* Seconds that races are run */
 #define RACE_S		5
@@ -59,10 +61,6 @@
 
 /* In the flags of /proc/PID/stat: include/linux/sched.h */
 #define PF_NOFREEZE	0x00008000
-
-/* Bits of /proc/kpageflags */
-#define KPF_HEAD	15
-#define KPF_TAIL	16
 
 /*
  * Keep pages hot until others that are as hot have been promoted, and a second longer.
@@ -1195,55 +1193,112 @@ static void test_freezer(void)
 	ksft_test_result(ok, "threads freeze, thaw and go on\n");
 }
 
-/* How many folios of 64 KiB are there, of those that could be? */
-static unsigned long nr_mthp(char *p, size_t len)
-{
-	uint64_t entries[PER_MTHP], flags[PER_MTHP], pfn;
-	int fd = open("/proc/kpageflags", O_RDONLY);
-	unsigned long i, n = 0;
-	char *end = p + len;
+/* Memory of large folios of one size */
+struct mthp {
+	size_t size;
+	char *addr;
+	unsigned long nr;	/* so many were there at first */
+};
 
-	for (; fd >= 0 && p < end; p += MTHP) {
+static unsigned long nr_folios(const struct mthp *mthp)
+{
+	uint64_t entries[HUGE / 2 / PAGE], flags[ARRAY_SIZE(entries) + 1], pfn;
+	unsigned long per = mthp->size / PAGE, i, n = 0;
+	const char *p;
+
+	for (p = mthp->addr; p < mthp->addr + MTHP_AREA; p += mthp->size) {
 		pfn = pfn_of(p);
-		if (!read_pagemap(p, PER_MTHP, entries) ||
-		    pread(fd, flags, sizeof(flags), pfn * sizeof(*flags)) != sizeof(flags))
+		/* And the next frame, which must not belong to it */
+		if (!pfn || !read_pagemap(p, per, entries) ||
+		    !read_kpageflags(pfn, per + 1, flags))
 			continue;
-		for (i = 0; i < PER_MTHP; i++)
+		for (i = 0; i < per; i++)
 			if (pagemap_value(entries[i]) != pfn + i ||
-			    !(flags[i] >> (i ? KPF_TAIL : KPF_HEAD) & 1))
+			    !(flags[i] >> (i ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD) & 1))
 				break;
-		n += i == PER_MTHP;
+		n += i == per && !(flags[per] >> KPF_COMPOUND_TAIL & 1);
 	}
-	if (fd >= 0)
-		close(fd);
 	return n;
 }
 
+/*
+ * Map memory with the pattern on the slow node in folios of the size.  False if the kernel
+ * does not offer that.
+ */
+static bool map_mthp(struct mthp *mthp, size_t size)
+{
+	char path[128];
+
+	mthp->size = size;
+	mthp->addr = NULL;
+	mthp->nr = 0;
+	snprintf(path, sizeof(path), THP "hugepages-%zukB/enabled", size >> 10);
+	if (change(path, "madvise"))
+		return false;
+	mthp->addr = map_on(MTHP_AREA, slow, true);
+	write_file(path, "never");
+	if (mthp->addr) {
+		mthp->nr = nr_folios(mthp);
+		fill(mthp->addr, MTHP_AREA);
+		/* khugepaged would make huge pages of them. */
+		madvise(mthp->addr, MTHP_AREA, MADV_NOHUGEPAGE);
+	}
+	ksft_print_msg("%zu KiB: %lu folios\n", size >> 10, mthp->nr);
+	return true;
+}
+
+static void warm_mthp(const struct mthp *mthp, int nr, double seconds)
+{
+	double end = now() + seconds;
+	int i;
+
+	while (now() < end)
+		for (i = 0; i < nr; i++)
+			warm(mthp[i].addr, MTHP_AREA, 0);
+}
+
+/* Are there as many folios of each size as before?  Adds to the pages on the fast node. */
+static bool mthp_whole(const struct mthp *mthp, int nr, const char *when, unsigned long *moved)
+{
+	unsigned long folios, pages;
+	bool ok = true;
+
+	for (; nr--; mthp++) {
+		folios = nr_folios(mthp);
+		pages = count_on(mthp->addr, MTHP_AREA, fast);
+		ksft_print_msg("%s: %zu KiB: %lu folios of %lu, %lu of %lu pages promoted\n", when,
+			       mthp->size >> 10, folios, mthp->nr, pages, MTHP_AREA / PAGE);
+		ok &= folios == mthp->nr;
+		*moved += pages;
+	}
+	return ok;
+}
+
+/* Of each size that the kernel offers, on a fast node that is full, fragmented, or idle */
 static void test_mthp(void)
 {
-	/* More than what is left below the watermark of a fragmented node */
-	const size_t area = 6 * AREA;
-	const unsigned long nr = area / MTHP;
-	size_t len = 0, blocks_len = 0;
-	char *blocks, *hog = NULL, *p;
+	size_t len = 0, blocks_len = 0, size;
+	struct mthp mthp[NR_MTHP];
+	char *blocks, *hog = NULL;
+	unsigned long moved = 0;
+	bool ok = true;
+	int nr = 0, i;
 	long nomem;
-	bool ok;
 
-	if (change(THP "hugepages-64kB/enabled", "madvise") ||
-	    change(THP "hugepages-2048kB/enabled", "never")) {
-		ksft_test_result_skip("no folios of 64 KiB\n");
+	if (change(THP "hugepages-2048kB/enabled", "never")) {
+		ksft_test_result_skip("no settings for sizes of large folios\n");
 		return;
 	}
-	p = map_on(area, slow, true);
-	if (!p || nr_mthp(p, area) < nr) {
-		ksft_test_result_skip("no folios of 64 KiB on the slow node\n");
+	for (size = MTHP_MIN; nr < NR_MTHP && size < HUGE; size *= 2)
+		nr += map_mthp(&mthp[nr], size);
+	for (i = 0; i < nr; i++)
+		ok &= mthp[i].nr >= MTHP_AREA / mthp[i].size / 2;
+	if (!nr || !ok) {
+		ksft_test_result_skip("no large folios on the slow node\n");
 		goto unmap;
 	}
-	fill(p, area);
 
-	/* But not for p: khugepaged would make huge pages of it. */
-	madvise(p, area, MADV_NOHUGEPAGE);
-	change(THP "hugepages-2048kB/enabled", "madvise");
+	write_file(THP "hugepages-2048kB/enabled", "madvise");
 	change(PCP_HIGH, "1000");
 	/* Full: 16 MiB of small pages, the rest huge ones */
 	blocks = use_up_blocks(fast, 4096, &blocks_len);
@@ -1254,34 +1309,35 @@ static void test_mthp(void)
 		goto unmap_blocks;
 	}
 	ok = !enable(true);
-	warm(p, area, 1);
-	ksft_print_msg("full: %lu of %lu folios whole, %lu of %lu pages promoted\n",
-		       nr_mthp(p, area), nr, count_on(p, area, fast), area / PAGE);
-	ok &= nr_mthp(p, area) == nr;
+	warm_mthp(mthp, nr, 2);
+	ok &= mthp_whole(mthp, nr, "full", &moved);
 
 	/* Fragmented: there is room, but not for them */
 	punch_holes(hog, len);
 	nomem = event_count("tier_promote_fail_nomem");
-	warm(p, area, 2);
+	warm_mthp(mthp, nr, 4);
 	nomem = event_count("tier_promote_fail_nomem") - nomem;
-	ksft_print_msg("fragmented: %lu of %lu folios whole, %lu of %lu pages promoted, %ld not\n",
-		       nr_mthp(p, area), nr, count_on(p, area, fast), area / PAGE, nomem);
-	ok &= nr_mthp(p, area) == nr && nomem + count_on(p, area, fast) > 0;
+	ksft_print_msg("fragmented: %ld pages found no room\n", nomem);
+	ok &= mthp_whole(mthp, nr, "fragmented", &moved);
+	ok &= nomem || moved;
 	munmap(hog, len);
 	munmap(blocks, blocks_len);
 	blocks = NULL;
 
-	ok &= rises(p, area);
-	ok &= nr_mthp(p, area) == nr;
+	for (i = 0; i < nr; i++)
+		ok &= rises(mthp[i].addr, MTHP_AREA);
+	ok &= mthp_whole(mthp, nr, "idle", &moved);
 	ok &= !enable(false);
-	ok &= intact(p, area);
-	ksft_test_result(ok, "folios of 64 KiB are promoted whole or not at all\n");
+	for (i = 0; i < nr; i++)
+		ok &= intact(mthp[i].addr, MTHP_AREA);
+	ksft_test_result(ok, "large folios of all sizes are promoted whole or not at all\n");
 unmap_blocks:
 	if (blocks)
 		munmap(blocks, blocks_len);
 unmap:
-	if (p)
-		unmap_on(p, area);
+	for (i = 0; i < nr; i++)
+		if (mthp[i].addr)
+			unmap_on(mthp[i].addr, MTHP_AREA);
 }
 
 /*

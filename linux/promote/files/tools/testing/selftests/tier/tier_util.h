@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <linux/kernel-page-flags.h>
 #include <linux/mempolicy.h>
 
 #include "../kselftest.h"
@@ -203,6 +204,19 @@ static inline uint64_t pfn_of(const char *addr)
 	return read_pagemap(addr, 1, &entry) && entry >> 63 ? pagemap_value(entry) : 0;
 }
 
+/* What /proc/kpageflags says of frames (bits KPF_*); returns false if it does not. */
+static inline bool read_kpageflags(uint64_t pfn, unsigned long nr, uint64_t *flags)
+{
+	ssize_t len = nr * sizeof(*flags), n;
+	int fd = open("/proc/kpageflags", O_RDONLY);
+
+	if (fd < 0)
+		return false;
+	n = pread(fd, flags, len, pfn * sizeof(*flags));
+	close(fd);
+	return n == len;
+}
+
 /* How many of the pages are on the node? */
 static inline unsigned long count_on(char *addr, size_t len, int nid)
 {
@@ -249,7 +263,7 @@ static char *map_on(size_t len, int nid, bool huge)
 	return addr;
 }
 
-static void unmap_on(char *addr, size_t len)
+static inline void unmap_on(char *addr, size_t len)
 {
 	munmap(addr - PAGE, len + 2 * PAGE);
 }
