@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 _RESULT = re.compile(
-    r"^\s*(?:# )*(ok|not ok)\s+(\d+)\s*-?\s*(.*?)(?:\s+#\s*(SKIP|XFAIL|TODO)\s*(.*))?$"
+    r"^\s*(?:# )*(ok|not ok)\s+(\d+)\s*-?\s*(.*?)\s*(?:#\s*(SKIP|XFAIL|TODO)\b\s*(.*))?$"
 )
 _PLAN = re.compile(r"^\s*(?:# )*1\.\.(\d+)(?:\s*#\s*SKIP\s*(.*))?\s*$")
 KSFT_SKIP = 4

@@ -136,7 +136,8 @@ def cached_base(
     kernel: KernelImage, directory: Path, topology: Topology, out_dir: Path
 ) -> dict[str, list[ktap.Case]]:
     """The mm selftests on the unmodified kernel: kept, since neither side changes."""
-    facts = [kernel.key, directory.name, repr(topology), repr(MM), PREPARE]
+    reader = Path(ktap.__file__).read_text(encoding="utf-8")
+    facts = [kernel.key, directory.name, repr(topology), repr(MM), PREPARE, reader]
     path = cache.sub("selftests") / f"base-{cache.key(facts)}.json"
     if not path.exists():
         cases = run_programs(kernel, directory, MM, topology, out_dir)

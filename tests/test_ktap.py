@@ -13,6 +13,19 @@ def test_results_and_directives() -> None:
     ]
 
 
+def test_skipped_case_without_a_name() -> None:
+    """What ksft_test_result_skip() prints."""
+    text = "1..2\nok 1 # SKIP no KSM (CONFIG_KSM)\nok 2 - # SKIP\n"
+    assert parse(text, 0) == [
+        Case("case 1", "skip", "no KSM (CONFIG_KSM)"),
+        Case("case 2", "skip"),
+    ]
+
+
+def test_name_with_a_hash() -> None:
+    assert parse("1..1\nok 1 pages #1 to #3 # SKIPPED\n", 0)[0].outcome == "pass"
+
+
 def test_program_that_dies_before_its_plan_is_done_fails() -> None:
     cases = parse("1..2\nok 1 one\n", 139)
     assert [case.outcome for case in cases] == ["pass", "fail"]
