@@ -4,7 +4,8 @@
  * hugetlb, merged, advised or bound otherwise) stays while it is hot; userfaultfd,
  * shared and copy-on-write memory, processes that come and go, mappings that change,
  * poison, and large folios of any size keep working while their pages are scanned and
- * promoted; CPUs, memory and allocations may go away meanwhile.
+ * promoted; nothing is swapped out for it; CPUs, memory and allocations may go away
+ * meanwhile.
  *
  * KMMSCAND_SECONDS is how long "settings" goes on (default 5).
  *
@@ -925,6 +926,12 @@ static bool add_swap(void)
 	return ok;
 }
 
+static void remove_swap(void)
+{
+	swapoff("/dev/zram0");
+	write_file(ZRAM "reset", "1");
+}
+
 static void test_churn(void)
 {
 	bool swap = add_swap(), ok;
@@ -945,10 +952,48 @@ static void test_churn(void)
 	ok &= moved > 0;
 	ksft_test_result(ok, "mappings move, shrink and are dropped, data intact%s\n",
 			 swap ? ", with swap" : "");
-	if (swap) {
-		swapoff("/dev/zram0");
-		write_file(ZRAM "reset", "1");
+	if (swap)
+		remove_swap();
+}
+
+/* The fast node has room for half of what is hot, and much that could be swapped out. */
+static void test_swapout(void)
+{
+	char *p = map_slow(LOAD, false), *hog;
+	unsigned long moved;
+	size_t len = 0;
+	long out;
+	bool ok;
+
+	if (!p)
+		return;
+	if (!add_swap()) {
+		ksft_test_result_skip("no swap (CONFIG_SWAP, CONFIG_ZRAM)\n");
+		goto unmap;
 	}
+	ok = !change(DEMOTION, "0");
+	change(PCP_HIGH, "1000");
+	hog = fill_node(fast, &len);
+	if (!hog) {
+		ksft_test_result_skip("cannot fill the fast node\n");
+		goto remove;
+	}
+	ok &= !madvise(hog, LOAD / 2, MADV_DONTNEED);
+	out = event_count("pswpout");
+	ok &= !enable(true);
+	warm(p, LOAD, 8);
+	out = event_count("pswpout") - out;
+	moved = count_on(p, LOAD, fast);
+	ksft_print_msg("%lu of %lu pages promoted, %ld swapped out\n", moved, LOAD / PAGE, out);
+	ok &= !out && moved >= LOAD / PAGE / 8 && moved < LOAD / PAGE;
+	ok &= !enable(false);
+	ok &= intact(p, LOAD);
+	ksft_test_result(ok, "without demotion nothing is swapped out for a promotion\n");
+	munmap(hog, len);
+remove:
+	remove_swap();
+unmap:
+	unmap_on(p, LOAD);
 }
 
 static sigjmp_buf fault_jump;
@@ -1662,6 +1707,7 @@ static const struct tier_test tests[] = {
 	{ "fork", test_fork },
 	{ "exec", test_exec },
 	{ "churn", test_churn },
+	{ "swapout", test_swapout },
 	{ "mprotect", test_mprotect },
 	{ "poison", test_poison },
 	{ "cpus", test_cpus },

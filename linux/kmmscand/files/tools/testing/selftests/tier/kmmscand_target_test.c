@@ -676,7 +676,7 @@ static void test_full(void)
 
 	if (!p || !q)
 		return;
-	ok = !change("/sys/kernel/mm/numa/demotion_enabled", "0");
+	ok = !change(DEMOTION, "0");
 	ok &= !change(PCP_HIGH, "8");
 	ok &= !syscall(__NR_mbind, p, LEN, MPOL_BIND, &mask, MAX_NODES + 1UL, 0UL);
 	hog = fill_node(far, &len);

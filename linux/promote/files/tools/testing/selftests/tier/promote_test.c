@@ -15,7 +15,6 @@
 #define NR_4K	64UL
 #define NR_HUGE	8UL
 
-#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define UNRECLAIMABLE	"node_unreclaimable:"
 
 static int fast, slow;

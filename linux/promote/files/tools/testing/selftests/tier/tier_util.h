@@ -28,6 +28,7 @@
 #endif
 
 #define THP	"/sys/kernel/mm/transparent_hugepage/"
+#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define MAX_NODES	64
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
