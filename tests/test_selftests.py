@@ -31,7 +31,7 @@ EDGE = (
     Program("kmmscand_cache_test", timeout_s=400),
     Program("kmmscand_control_test", timeout_s=400),
 )
-TARGET = (Program("kmmscand_target_test", timeout_s=600),)
+TARGET = (Program("kmmscand_target_test", timeout_s=700),)
 BOUNCE = (Program("kmmscand_bounce_test", timeout_s=200),)
 TOGGLE_SECONDS = 180
 TOGGLE = tuple(

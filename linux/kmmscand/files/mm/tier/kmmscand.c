@@ -33,12 +33,19 @@
  * Tiers are looked at when the threads start.  When nodes come, go, or change their
  * tier, the first scanner notices in its next round and has everything started again.
  *
+ * CPU hotplug: a scanner is bound to the CPUs of its node.  When the last of them goes
+ * offline the scheduler lets it run anywhere, and leaves it so; it goes back in its first
+ * round after one has come online.  A fast node that had none when the threads started
+ * has no scanner; when it gets one everything is started again, too.  Promoters may run
+ * anywhere.
+ *
  * Each thread's CPU time is held at a share of one CPU (scan_cpu_pct,
  * promote_cpu_pct) by sleeping for what it has used; nothing is forgiven.
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
 
+#include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/debugfs.h>
 #include <linux/freezer.h>
@@ -122,6 +129,9 @@ struct kmmscand {
  */
 static DEFINE_MUTEX(kmmscand_mutex);
 static struct kmmscand *kmmscand;	/* NULL: disabled */
+
+/* Nodes of which a CPU has come online since their scanner was bound */
+static nodemask_t kmmscand_cpu_came;
 
 /* For sleeping until kthread_stop(), the end of a round, or longer windows */
 static DECLARE_WAIT_QUEUE_HEAD(kmmscand_wait);
@@ -431,17 +441,54 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	}
 }
 
+static int kmmscand_cpu_online(unsigned int cpu)
+{
+	int nid = cpu_to_node(cpu);
+
+	/* Not under the mutex: who holds it may wait for CPU hotplug (static keys). */
+	if (nid >= 0)
+		node_set(nid, kmmscand_cpu_came);
+	return 0;
+}
+
+/*
+ * A preference, for the memory that it walks; user space may change it, until a CPU of the
+ * node comes online.
+ */
+static void kmmscand_bind(struct task_struct *task, int nid)
+{
+	cpumask_var_t cpus;
+
+	if (!alloc_cpumask_var(&cpus, GFP_KERNEL))
+		return;
+	if (cpumask_and(cpus, cpumask_of_node(nid), housekeeping_cpumask(HK_TYPE_KTHREAD)))
+		set_cpus_allowed_ptr(task, cpus);
+	free_cpumask_var(cpus);
+}
+
+/* Is there something else than there was when the threads started? */
+static bool kmmscand_nodes_changed(void)
+{
+	struct kmmscand_nodes nodes;
+	int nid;
+
+	kmmscand_get_nodes(&nodes);
+	for_each_node_mask(nid, nodes.top) {
+		if (node_state(nid, N_CPU) && !kmmscand->scanner[nid])
+			return true;
+	}
+	return !nodes_equal(nodes.slow, kmmscand->nodes.slow) ||
+	       !nodes_equal(nodes.top, kmmscand->nodes.top);
+}
+
 /* The first scanner looks after what all of them share. */
 static void kmmscand_lead(struct kmmscand_scanner *s)
 {
 	unsigned int period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
 	unsigned int long_ms = 0, stretch;
-	struct kmmscand_nodes nodes;
 	int nid;
 
-	kmmscand_get_nodes(&nodes);
-	if (!nodes_equal(nodes.slow, kmmscand->nodes.slow) ||
-	    !nodes_equal(nodes.top, kmmscand->nodes.top))
+	if (kmmscand_nodes_changed())
 		schedule_work(&kmmscand_restart_work);
 
 	for_each_node_mask(nid, kmmscand->nodes.top) {
@@ -478,6 +525,8 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
 	int nr;
 
+	if (test_and_clear_bit(s->nid, kmmscand_cpu_came.bits))
+		kmmscand_bind(current, s->nid);
 	s->longer = kmmscand_window_grew(s);
 	s->window_ms = kmmscand_window_is_close(window_ms) ? window_ms : 0;
 	/* Who has moved needs one; the others do not use it. */
@@ -597,18 +646,12 @@ static int kmmscand_run_scanner(int nid)
 {
 	struct kmmscand_scanner *s = kmmscand->scanner[nid];
 	struct task_struct *task;
-	cpumask_var_t cpus;
 
 	task = kthread_create_on_node(kmmscand_thread, s, nid, "kmmscand%d", nid);
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	set_user_nice(task, 10);
-	/* A preference, for the memory that it walks; user space may change it. */
-	if (alloc_cpumask_var(&cpus, GFP_KERNEL)) {
-		if (cpumask_and(cpus, cpumask_of_node(nid), housekeeping_cpumask(HK_TYPE_KTHREAD)))
-			set_cpus_allowed_ptr(task, cpus);
-		free_cpumask_var(cpus);
-	}
+	kmmscand_bind(task, nid);
 	s->task = task;
 	wake_up_process(task);
 	return 0;
@@ -868,8 +911,14 @@ DEFINE_SHOW_ATTRIBUTE(histogram);
 
 static int __init kmmscand_init(void)
 {
-	struct dentry *dir = debugfs_create_dir("kmmscand", NULL);
+	struct dentry *dir;
+	int err;
 
+	err = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "mm/kmmscand:online",
+					kmmscand_cpu_online, NULL);
+	if (err < 0)
+		return err;
+	dir = debugfs_create_dir("kmmscand", NULL);
 	debugfs_create_file("histogram", 0400, dir, NULL, &histogram_fops);
 	return sysfs_create_group(mm_kobj, &kmmscand_attr_group);
 }

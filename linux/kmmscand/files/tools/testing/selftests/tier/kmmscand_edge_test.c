@@ -28,7 +28,6 @@
 #define DEBUGFS		"/sys/kernel/debug/"
 #define KSM		"/sys/kernel/mm/ksm/"
 #define POWER		"/sys/power/"
-#define CPUS		"/sys/devices/system/cpu/"
 #define ZRAM		"/sys/block/zram0/"
 #define MM_SLAB		"/sys/kernel/slab/mm_struct/"
 #define UNPOISON	DEBUGFS "hwpoison/unpoison-pfn"
@@ -1154,14 +1153,6 @@ static void test_poison(void)
 	}
 }
 
-static int set_cpu(int cpu, const char *state)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), CPUS "cpu%d/online", cpu);
-	return write_file(path, state);
-}
-
 static void test_cpus(void)
 {
 	int nr = sysconf(_SC_NPROCESSORS_CONF), off = 0, cpu;
@@ -1174,10 +1165,10 @@ static void test_cpus(void)
 	while (now() < end) {
 		/* All but one, then all again */
 		for (cpu = 0; cpu < nr; cpu++)
-			off += !set_cpu(cpu, "0");
+			off += !set_cpu_online(cpu, false);
 		usleep(300000);
 		for (cpu = 0; cpu < nr; cpu++)
-			set_cpu(cpu, "1");
+			set_cpu_online(cpu, true);
 		if (!off)
 			break;
 	}

@@ -19,7 +19,8 @@
  *   mapped	fault_shared
  *   read	fault_target
  *
- * "toggle" is about what must not happen, whatever kmmscand is doing when it is switched off.
+ * "toggle" is about what must not happen, whatever kmmscand is doing when it is switched off,
+ * and "socket" about CPUs that go offline.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -77,16 +78,21 @@ static void find_nodes(void)
 	ksft_print_msg("near node %d, far node %d\n", near, far);
 }
 
+static uint64_t cpus_of(int nid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), NODES "node%d/cpulist", nid);
+	return read_nodes(path);
+}
+
 /* This thread runs on the first CPU of a node from now on. */
 static bool run_on(int nid)
 {
-	char path[64];
+	uint64_t mask = cpus_of(nid);
 	cpu_set_t cpus;
-	uint64_t mask;
 	int cpu;
 
-	snprintf(path, sizeof(path), NODES "node%d/cpulist", nid);
-	mask = read_nodes(path);
 	for (cpu = 0; cpu < 64 && !(mask & (1ULL << cpu)); cpu++)
 		;
 	CPU_ZERO(&cpus);
@@ -821,6 +827,87 @@ static void test_toggle(void)
 	unmap_on(p, 4 * HUGE);
 }
 
+/* The CPUs that a kernel thread may run on, or "" if there is no such thread */
+static void thread_cpus(const char *name, int nid, char list[64])
+{
+	char path[64], comm[32], line[256];
+	FILE *f;
+
+	snprintf(comm, sizeof(comm), "%s%d", name, nid);
+	snprintf(path, sizeof(path), "/proc/%d/status", thread_pid(comm));
+	*list = '\0';
+	f = fopen(path, "r");
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f) &&
+	       sscanf(line, "Cpus_allowed_list: %63s", list) != 1)
+		;
+	fclose(f);
+}
+
+/* The scanner of the node may run on these CPUs, or soon will. */
+static bool scanner_is_home(int nid, const char *cpus)
+{
+	double end = now() + ARRIVE_S;
+	char list[64];
+
+	do {
+		usleep(100000);
+		thread_cpus("kmmscand", nid, list);
+	} while (strcmp(list, cpus) && now() < end);
+	ksft_print_msg("CPUs of node %d: %s, kmmscand%d may run on %s\n", nid, cpus, nid, list);
+	return !strcmp(list, cpus);
+}
+
+static bool set_cpus_online(uint64_t cpus, bool online)
+{
+	bool ok = true;
+	int cpu;
+
+	for (cpu = 0; cpu < 64; cpu++)
+		if (cpus >> cpu & 1)
+			ok &= !set_cpu_online(cpu, online);
+	return ok;
+}
+
+/* All CPUs of a socket go offline and come back, once while kmmscand is on, once before. */
+static void test_socket(void)
+{
+	char path[64], cpus[64], list[64], before[64], after[64];
+	/* CPU 0 stays. */
+	bool near_stays = cpus_of(near) & 1, ok;
+	int nid = near_stays ? far : near;
+	uint64_t mask = cpus_of(nid);
+
+	snprintf(path, sizeof(path), NODES "node%d/cpulist", nid);
+	if (!read_file(path, cpus, sizeof(cpus)) || !run_on(near_stays ? near : far) ||
+	    !set_cpus_online(mask, false)) {
+		set_cpus_online(mask, true);
+		ksft_test_result_skip("the CPUs of a node cannot be taken offline\n");
+		return;
+	}
+	ok = set_cpus_online(mask, true) && !enable(true);
+	ok &= scanner_is_home(nid, cpus);
+	thread_cpus("kpromoted", slow, before);
+	ok &= set_cpus_online(mask, false);
+	sleep(2);
+	thread_cpus("kmmscand", nid, list);
+	ksft_print_msg("while they are offline on %s\n", list);
+	ok &= set_cpus_online(mask, true);
+	ok &= scanner_is_home(nid, cpus);
+	thread_cpus("kpromoted", slow, after);
+	ok &= *before && !strcmp(before, after);
+	ok &= !enable(false);
+
+	ok &= set_cpus_online(mask, false) && !enable(true);
+	thread_cpus("kmmscand", nid, list);
+	ok &= !*list;
+	ok &= set_cpus_online(mask, true);
+	ok &= scanner_is_home(nid, cpus);
+	ok &= !enable(false);
+	ksft_test_result(ok, "a scanner goes back when the CPUs of its node do\n");
+}
+
 /* What the files take */
 static void test_files(void)
 {
@@ -854,6 +941,7 @@ static const struct tier_test tests[] = {
 	{ "read", test_read },
 	{ "full", test_full },
 	{ "toggle", test_toggle },
+	{ "socket", test_socket },
 };
 
 int main(int argc, char **argv)

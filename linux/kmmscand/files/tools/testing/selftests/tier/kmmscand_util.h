@@ -17,6 +17,7 @@
 
 #define KMMSCAND	"/sys/kernel/mm/kmmscand/"
 #define BLOCKS		"/sys/devices/system/memory/"
+#define CPUS		"/sys/devices/system/cpu/"
 #define NODES		"/sys/devices/system/node/"
 /* Kept hot by load_touch() */
 #define LOAD		(8UL << 20)
@@ -210,6 +211,14 @@ static inline int set_block_offline(int id)
 	err = set_block(id, "offline");
 	alarm(0);
 	return err;
+}
+
+static inline int set_cpu_online(int cpu, bool online)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), CPUS "cpu%d/online", cpu);
+	return write_file(path, online ? "1" : "0");
 }
 
 /* Ends the program if it cannot be tested here.  Finds the nodes. */
