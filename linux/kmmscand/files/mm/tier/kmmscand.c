@@ -39,6 +39,9 @@
  * has no scanner; when it gets one everything is started again, too.  Promoters may run
  * anywhere.
  *
+ * Freezer and suspend: all threads are freezable, and freeze where they hold no lock, because
+ * frozen processes access nothing, and no page may move while hibernation copies memory.
+ *
  * Each thread's CPU time is held at a share of one CPU (scan_cpu_pct,
  * promote_cpu_pct) by sleeping for what it has used; nothing is forgiven.
  */

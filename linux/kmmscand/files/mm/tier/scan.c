@@ -53,14 +53,18 @@
  *    only clears; what a bit says is known from the second on.  Where a window is
  *    used, it is known from the first one on.
  *
- * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (device
- * memory), mlocked (not promoted, see promote.c), executable file maps (shared
- * libraries: moving them disturbs every process), sequential readers (by their own
- * word the pages are not used again), and memory that mempolicy or cpuset does not let
- * go to any fast node (what may go to some of them is up to target.c).  A range armed by
- * userfaultfd is not left out: clearing an Accessed bit raises no fault, and migration
- * preserves the uffd-wp bit.  Pages that tier_promote() would refuse are cleared, but
- * not counted.
+ * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (a file's
+ * blocks are where its file system has put them), mlocked (not promoted, see promote.c),
+ * executable file maps (shared libraries: moving them disturbs every process),
+ * sequential readers (by their own word the pages are not used again), and memory that
+ * mempolicy or cpuset does not let go to any fast node (what may go to some of them is
+ * up to target.c).  A range armed by userfaultfd is not left out: clearing an Accessed
+ * bit raises no fault, and migration preserves the uffd-wp bit.  Pages that
+ * tier_promote() would refuse are cleared, but not counted.
+ *
+ * Other device memory is its driver's to migrate, and on no LRU.  Device-private pages are
+ * not present: an access is a fault, by which they come back.  Device-coherent ones are
+ * passed over one by one, as a VMA can have ordinary pages, too.
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt

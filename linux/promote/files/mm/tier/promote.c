@@ -23,6 +23,8 @@
  *   KSM                    where a merged page lives is KSM's decision
  *                          (merge_across_nodes), and it has many owners
  *   hugetlb                belongs to a pool of its node
+ *   device memory          DAX, device-private and -coherent: its driver's to
+ *                          migrate; pfn_to_online_page() returns none of it
  *   hwpoisoned             the copy would consume the poison
  *   partially mapped large folios: migrate_pages() splits them
  *
