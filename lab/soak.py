@@ -33,6 +33,7 @@ MACHINES = {
 # That may defer (a debug switch), so MIGRC is switched off when it has much to flush.
 # stress-ng writes its pages now and then: those that it has not written for a while are
 # left read-only, or there would be next to nothing to defer.
+# Of the stressors, vm, mremap and fork look at what they have written only with --verify.
 RUN = """
 set -e
 count() { awk -v row=$1 '$1 == row { print $2 }' /proc/vmstat; }
@@ -73,7 +74,7 @@ helper="$helper $!"
 @BESIDE@
 code=0
 sh -c 'echo 0 > /sys/fs/cgroup/soak/cgroup.procs
-exec stress-ng --temp-path /tmp @ARGS@ --timeout @SECONDS@s' || code=$?
+exec stress-ng --temp-path /tmp --verify @ARGS@ --timeout @SECONDS@s' || code=$?
 kill $helper
 echo 0 > /sys/kernel/mm/kmmscand/enabled
 echo 0 > $migrc/enabled
@@ -238,11 +239,11 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         "page poisoning) with kmmscand on at its shortest useful period, MIGRC and its",
         "restore_readonly on, and kmmscand and MIGRC toggled every 7 s.  Each second the memory",
         "control group of stress-ng gets another memory.tier.weight and memory.tier.max.",
-        "Good means: no kernel warning, stress-ng succeeded, pages were promoted.  Where no page",
-        "was deferred the run says nothing of MIGRC but that switching it did no harm.  Besides,",
-        "in `faults` every fifth allocation of kmmscand's threads fails (failslab,",
-        "fail_page_alloc; so often they were told to), and in `hotplug` blocks of the slow nodes",
-        "go offline (so often they did) and come back.",
+        "Good means: no kernel warning, stress-ng succeeded, which checks what it has written",
+        "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",
+        "of MIGRC but that switching it did no harm.  Besides, in `faults` every fifth allocation",
+        "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to),",
+        "and in `hotplug` blocks of the slow nodes go offline (so often they did) and come back.",
         "",
         "| torture | machine | stress-ng | pages promoted | deferred | besides | wall s | result |",
         "|---|---|---|---|---|---|---|---|",

@@ -34,6 +34,19 @@ def test_scripts_know_the_nodes(name: str, fast: str, slow: str) -> None:
         assert ",".join(blocks) == (slow if torture.beside == soak.HOTPLUG else "")
 
 
+def test_contents_are_verified() -> None:
+    said = subprocess.run(["stress-ng", "--verifiable"], capture_output=True, text=True, check=True)
+    always, _, asked_for = said.stdout.partition("enabled by --verify")
+    for torture in soak.TORTURES:
+        used = set(re.findall(r"--([a-z]+) \d", torture.args))
+        assert used & set(asked_for.split()), "nothing would be verified"
+        text = soak.script(torture, topology.load("two-tier"), 60)
+        assert f"stress-ng --temp-path /tmp --verify {torture.args} " in text
+    # The others check always, but for madvise, which checks nothing.
+    names = set(re.findall(r"--([a-z]+) \d", " ".join(t.args for t in soak.TORTURES)))
+    assert names - set(asked_for.split()) - set(always.split()) == {"madvise"}
+
+
 def test_kernel_has_migrc() -> None:
     text = "".join(path.read_text() for path in kconfig.fragments("debug"))
     assert {"CONFIG_MIGRC", "CONFIG_MIGRC_DEBUG"} <= {
