@@ -49,6 +49,12 @@ MM = (
 )
 # Some cases want hugetlb pages: without a reservation they fail everywhere.
 PREPARE = "echo 8 > /proc/sys/vm/nr_hugepages"
+# A third of cow's cases want to swap out what they have shared.
+MM_PREPARE = f"""{PREPARE}
+echo 256M > /sys/block/zram0/disksize
+mkswap /dev/zram0 > /dev/null
+swapon /dev/zram0
+"""
 
 
 def programs(kernel: KernelImage, collection: str, names: list[str] | None = None) -> Path:
@@ -137,10 +143,10 @@ def cached_base(
 ) -> dict[str, list[ktap.Case]]:
     """The mm selftests on the unmodified kernel: kept, since neither side changes."""
     reader = Path(ktap.__file__).read_text(encoding="utf-8")
-    facts = [kernel.key, directory.name, repr(topology), repr(MM), PREPARE, reader]
+    facts = [kernel.key, directory.name, repr(topology), repr(MM), MM_PREPARE, reader]
     path = cache.sub("selftests") / f"base-{cache.key(facts)}.json"
     if not path.exists():
-        cases = run_programs(kernel, directory, MM, topology, out_dir)
+        cases = run_programs(kernel, directory, MM, topology, out_dir, prepare=MM_PREPARE)
         plain = {name: [asdict(case) for case in found] for name, found in cases.items()}
         path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
     data = json.loads(path.read_text(encoding="utf-8"))
