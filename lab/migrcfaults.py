@@ -91,6 +91,7 @@ COUNTERS = {
     "age": "migrc_drain_age",
     "pressure": "migrc_drain_pressure",
     "at_once": "migrc_promote_later",
+    "postpone": "migrc_promote_postponed",
     "forget": "migrc_readonly_written",
     "reason": "pgmigrate_success",
 }
@@ -141,6 +142,9 @@ CATCHES = (
     Catch("cap", "limit_test", "limit.cap", r"too many: ", 5),
     Catch("age", "limit_test", "limit.age", r"too long: "),
     Catch("at_once", "scan_test", "scan.window", r"migrc_promote_later has risen by 0 ", 5),
+    Catch(
+        "postpone", "scan_test", "scan.postponed", r"migrc_promote_postponed has risen by 0 ", 5
+    ),
     Catch("forget", "restore_test", "restore.written", r"written pages were left read-only"),
     Catch("pressure", "limit_test", "limit.pressure", r"pages are kept though"),
 )

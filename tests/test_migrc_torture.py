@@ -47,6 +47,7 @@ QUICK = {
     "off-switching.off",
     "cap-limit.cap",
     "at_once-scan.window",
+    "postpone-scan.postponed",
     "forget-restore.written",
     "numa-hint.write",
     "touch-touched.move",

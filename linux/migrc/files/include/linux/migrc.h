@@ -68,10 +68,12 @@ enum migrc_reason {
  * struct migrc_unmap - what try_to_migrate() did with the TLB entries of one folio
  * @deferred:	PTEs whose flush was deferred
  * @owed:	PTEs whose flush try_to_unmap_flush() will do
+ * @may_fail:	a promotion, for which no flush is worth it that could be spared by waiting
  */
 struct migrc_unmap {
 	unsigned int deferred;
 	unsigned int owed;
+	bool may_fail;
 };
 
 /**
@@ -215,11 +217,17 @@ static inline void __migrc_scan_touch(struct mm_struct *mm, int nid) { }
 
 bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target, int *nid,
 			   bool *writable);
+bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte);
 
 #else
 
 static inline bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target,
 					 int *nid, bool *writable)
+{
+	return false;
+}
+
+static inline bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte)
 {
 	return false;
 }
@@ -314,6 +322,23 @@ static inline bool migrc_deferred(struct migrc_batch *batch, const struct migrc_
 	if (unmap->owed)
 		batch->mixed = true;
 	return !unmap->owed;
+}
+
+/**
+ * migrc_postpone - had a folio better not be migrated now?
+ * @unmap:	of the folio, or NULL if its flushes must not be deferred
+ * @mm:		address space
+ * @pte:	that maps the folio
+ *
+ * That is so for a promotion that would have to flush because NUMA balancing's scanner has
+ * not flushed yet.
+ *
+ * Context: under the page-table lock.
+ * Return: whether try_to_migrate() should leave it mapped.
+ */
+static inline bool migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte)
+{
+	return unmap && __migrc_postpone(unmap, mm, pte);
 }
 
 /**

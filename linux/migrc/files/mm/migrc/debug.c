@@ -63,6 +63,7 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_TOUCH]		= "fault_touch",
 	[MIGRC_FAULT_OTHERS]		= "fault_others",
 	[MIGRC_FAULT_ALONG]		= "fault_along",
+	[MIGRC_FAULT_POSTPONE]		= "fault_postpone",
 };
 
 /**

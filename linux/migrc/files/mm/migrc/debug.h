@@ -37,6 +37,7 @@
  * @MIGRC_FAULT_TOUCH:		scans that have changed PTEs of a node's pages forbid to defer
  * @MIGRC_FAULT_OTHERS:		so does who else has raised tlb_flush_pending
  * @MIGRC_FAULT_ALONG:		a flush for others serves if it goes to all CPUs that matter
+ * @MIGRC_FAULT_POSTPONE:	promotions wait for the end of a scan rather than flush
  * @NR_MIGRC_FAULTS:		number of switches
  */
 enum migrc_fault {
@@ -66,6 +67,7 @@ enum migrc_fault {
 	MIGRC_FAULT_TOUCH,
 	MIGRC_FAULT_OTHERS,
 	MIGRC_FAULT_ALONG,
+	MIGRC_FAULT_POSTPONE,
 	NR_MIGRC_FAULTS
 };
 

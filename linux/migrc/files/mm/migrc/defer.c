@@ -157,16 +157,18 @@ static u64 migrc_set_mark(struct mm_struct *mm)
 bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval,
 		       unsigned long addr)
 {
+	bool pending, spared;
 	enum migrc_skip skip;
 
 	/* A hint-fault PTE: nothing to flush, now or later. */
 	if (!pte_accessible(mm, pteval))
 		return false;
 
+	pending = mm_tlb_flush_pending(mm) && !migrc_fault(PENDING);
+	spared = pending && migrc_scans_spare(mm, page_to_nid(pte_page(pteval)));
 	if (pte_write(pteval) && !migrc_fault(WRITE)) {
 		skip = MIGRC_SKIP_WRITE;
-	} else if (mm_tlb_flush_pending(mm) && !migrc_fault(PENDING) &&
-		   !migrc_scans_spare(mm, page_to_nid(pte_page(pteval)))) {
+	} else if (pending && !spared) {
 		skip = MIGRC_SKIP_PENDING;
 	} else {
 		u64 seq;
@@ -182,6 +184,7 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 		seq = migrc_set_mark(mm);
 		spin_unlock(&migrc_lock);
 		if (seq) {
+			count_migrc(spared, spared);
 			migrc_generation_defer(pte_page(pteval), mm, seq);
 			unmap->deferred++;
 			return true;

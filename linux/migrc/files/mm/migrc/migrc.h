@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define MIGRC_DEFAULT_MAX_PAGES		1024
-#define MIGRC_DEFAULT_MAX_AGE_MS	100
+#define MIGRC_DEFAULT_MAX_AGE_MS	1000
 
 /**
  * enum migrc_skip - why a flush was not deferred
@@ -43,6 +43,7 @@ struct migrc_events {
 	unsigned long readonly;			/* writable PTEs restored read-only */
 	unsigned long written;			/* write faults while that is switched on */
 	unsigned long later;			/* promotions left to a worker */
+	unsigned long postponed;		/* promotions left to the next scan */
 	unsigned long spared;			/* PTEs that pending scans had not touched */
 };
 

@@ -13,6 +13,11 @@
  * promotes what was noted, together, and these flushes can be deferred like others.  What
  * there is no room for beyond that is just mapped again, as without MIGRC.
  *
+ * The next scan may begin before a page is unmapped, that was not noted or that the worker has
+ * read.  Then its promotion fails, and it comes again with a later scan (migrc_postpone()).
+ * This is for scans only, which take little of the time.  Somebody may be flushing for other
+ * reasons all the time, and so no page would ever be promoted.
+ *
  * No rule of safety depends on this file.  A note holds no reference, and by the time it is
  * read the frame may have another page or none; tier_promote() looks again.
  */
@@ -21,6 +26,7 @@
 #include <linux/hash.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
+#include <linux/mm_inline.h>
 #include <linux/sched/sysctl.h>
 #include <linux/sort.h>
 #include <linux/spinlock.h>
@@ -120,6 +126,25 @@ void migrc_promote_scan_end(struct mm_struct *mm)
 	atomic_dec_return(&migrc_promote_scans[migrc_scan(mm)]);
 	if (READ_ONCE(migrc_nr_notes))
 		queue_work(system_unbound_wq, &migrc_promote_work);
+}
+
+/**
+ * __migrc_postpone - see migrc_postpone()
+ * @unmap:	of the folio
+ * @mm:		address space
+ * @pte:	that maps the folio
+ *
+ * Context: under the page-table lock.
+ * Return: whether.
+ */
+bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte)
+{
+	if (!unmap->may_fail || !atomic_read(&migrc_promote_scans[migrc_scan(mm)]) ||
+	    !mm_tlb_flush_pending(mm) || !pte_accessible(mm, pte) || pte_write(pte) ||
+	    migrc_scans_spare(mm, page_to_nid(pte_page(pte))) || migrc_fault(POSTPONE))
+		return false;
+	count_migrc(postponed, 1);
+	return true;
 }
 
 /**

@@ -151,8 +151,6 @@ bool migrc_scans_spare(struct mm_struct *mm, int nid)
 		(atomic_read(&mm->tlb_flush_pending) == scans->nr || migrc_fault(OTHERS)) &&
 		(!node_isset(nid, scans->touched) || migrc_fault(TOUCH));
 	spin_unlock(&migrc_scans_lock);
-	if (spare)
-		count_migrc(spared, 1);
 	return spare;
 }
 

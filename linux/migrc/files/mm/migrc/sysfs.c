@@ -154,6 +154,7 @@ static const char * const migrc_event_names[] = {
 	"migrc_readonly ",
 	"migrc_readonly_written ",
 	"migrc_promote_later ",
+	"migrc_promote_postponed ",
 	"migrc_scan_spared ",
 };
 

@@ -115,6 +115,7 @@ TEST_F(interface, rows)
 		"migrc_skip_write", "migrc_skip_pending", "migrc_skip_large",
 		"migrc_skip_file", "migrc_skip_limit", "migrc_skip_collision", "migrc_readonly",
 		"migrc_readonly_written", "migrc_promote_later", "migrc_scan_spared",
+		"migrc_promote_postponed",
 	};
 	int missing = 0;
 	unsigned long i;

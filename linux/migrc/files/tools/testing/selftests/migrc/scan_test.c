@@ -2,9 +2,12 @@
 /*
  * Pages that NUMA balancing's scanner has made inaccessible, and has not flushed yet.
  *
- *   window	a hint fault: a worker promotes the page, and nothing is lost
+ *   window	a hint fault: a worker promotes the page, and nothing is lost; must fail
+ *		while fault_at_once is set in /sys/kernel/debug/migrc/
+ *   postponed	promoted at once: it is not, but may be later; must fail while fault_postpone
+ *		is set
  *   hint	what was deferred before is flushed when a hint fault makes the page writable;
- *		must fail while fault_numa is set in /sys/kernel/debug/migrc/
+ *		must fail while fault_numa is set
  *   touched	migrated meanwhile: not deferred; must fail while fault_touch is set
  *   spared	a page of another node than those that the scanner has touched: deferred
  *   others	a page of the fast node, which the scanner passes over, but userfaultfd is about
@@ -79,38 +82,55 @@ static void *read_pages(void *arg)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(scan, window, scene_timeout())
+/* Readers on all pages, until a row has risen by LEAST; returns how many were promoted. */
+static unsigned long promote_for_readers(FIXTURE_DATA(scan) *self, const char *row)
 {
 	struct reader readers[NR_THREADS];
 	struct scene *scene = &self->scene;
 	unsigned long promoted = 0;
-	int i;
+	int i, nr;
 
 	scene->missing = LEAST;
-	ASSERT_TRUE(place(self->area, LEN, slow));
-	for (i = 0; i < NR_THREADS; i++) {
-		readers[i] = (struct reader) {
+	if (!place(self->area, LEN, slow))
+		return 0;
+	for (nr = 0; nr < NR_THREADS; nr++) {
+		readers[nr] = (struct reader) {
 			.stop = &self->stop, .wrong = &self->wrong,
-			.area = self->area, .cpu = 1 + i % (nr_cpus() - 1),
+			.area = self->area, .cpu = 1 + nr % (nr_cpus() - 1),
 		};
-		ASSERT_EQ(0, pthread_create(&self->threads[i], NULL, read_pages, &readers[i]));
+		if (pthread_create(&self->threads[nr], NULL, read_pages, &readers[nr]))
+			break;
 	}
-	while (scene_goes_on(scene)) {
+	while (nr == NR_THREADS && scene_goes_on(scene)) {
 		if (count_on(self->area, NR_PAGES, fast) > NR_PAGES / 2) {
 			promoted += NR_PAGES / 2;
 			/* Some come back at once. */
 			place(self->area, LEN, slow);
 		}
 		usleep(20000);
-		scene->missing = LEAST - counter_since(&scene->before, "migrc_promote_later");
+		scene->missing = LEAST - counter_since(&scene->before, row);
 	}
 	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
-	for (i = 0; i < NR_THREADS; i++)
+	for (i = 0; i < nr; i++)
 		pthread_join(self->threads[i], NULL);
-	promoted += count_on(self->area, NR_PAGES, fast);
+	return promoted + count_on(self->area, NR_PAGES, fast);
+}
+
+TEST_F_TIMEOUT(scan, window, scene_timeout())
+{
+	EXPECT_GE(promote_for_readers(self, "migrc_promote_later"), 1UL);
 	EXPECT_EQ(0UL, self->wrong);
-	EXPECT_GE(promoted, 1UL);
-	EXPECT_TRUE(scene_rose(scene, "migrc_promote_later", LEAST));
+	EXPECT_TRUE(scene_rose(&self->scene, "migrc_promote_later", LEAST));
+}
+
+TEST_F_TIMEOUT(scan, postponed, scene_timeout())
+{
+	/* As if each scan had begun after its pages were met */
+	ASSERT_EQ(0, set(MIGRC_DEBUG "fault_at_once", "1"));
+	EXPECT_GE(promote_for_readers(self, "migrc_promote_postponed"), 1UL);
+	EXPECT_EQ(0, set(MIGRC_DEBUG "fault_at_once", "0"));
+	EXPECT_EQ(0UL, self->wrong);
+	EXPECT_TRUE(scene_rose(&self->scene, "migrc_promote_postponed", LEAST));
 }
 
 /* How long a scan waits before it flushes */
