@@ -5,7 +5,7 @@
  * Two migrators with BATCHES batches each.  All PAGES pages of a batch are unmapped and
  * marked; those that can be moved are queued at its end, where the cap is looked at.  Age is
  * delayed work that has been armed or not; with -DLIVE it runs at some time if it is armed
- * (weak fairness).
+ * (weak fairness).  A drain disarms it, and arms it again if there is anything left.
  *
  * marked is 1 for a deferral since the last detach (later than migrc_done), 2 for one that
  * is detached and not yet flushed.
@@ -22,6 +22,8 @@
  *	MUT_ARM_FIRST	cycle	whether there is anything to flush is looked at before queueing
  *	MUT_DISARM	cycle	the work forgets what was armed while it ran
  *	MUT_NOT_EMPTY	cycle	the work does nothing if nothing is queued
+ *	MUT_NO_REARM	cycle	a drain disarms the work, and does not arm it again
+ *	MUT_REARM_LOOK	cycle	whether it has to is looked at before it is disarmed
  */
 #include "common.pml"
 
@@ -30,7 +32,7 @@
 #define CAP 2
 #define MAX (CAP - 1 + 2 * PAGES)
 
-hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED;
+hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED, R_LEFT;
 
 byte queued, held, marked;		/* held: queued, or detached by a drain (migrc_nr_all) */
 bool flush_mutex, armed;
@@ -57,14 +59,28 @@ inline migrc_flush_all()
 	:: marked == 2 -> marked = 0	/* migrc_done */
 	:: else
 	fi;
-	atomic { held = held - detached; detached = 0 };	/* migrc_release() */
+	/* migrc_release() */
+	atomic { held = held - detached; detached = 0 };
+#ifdef MUT_REARM_LOOK
+	left = marked || held;
+#endif
+	armed = false;			/* cancel_delayed_work() */
+#if !defined(MUT_REARM_LOOK) && !defined(MUT_NO_REARM)
+	left = marked || held;
+#endif
+	/* migrc_arm() */
+	if
+	:: left -> REACHED(R_LEFT, true); armed = true
+	:: else
+	fi;
+	left = false;
 	unlock(flush_mutex)
 }
 
 active [2] proctype migrate()
 {
 	byte pages, batch, detached;
-	bool any;
+	bool any, left;
 
 	do
 	:: batch < BATCHES ->
@@ -121,6 +137,7 @@ active [2] proctype migrate()
 active proctype age()
 {
 	byte detached;
+	bool left;
 
 end:
 	do

@@ -747,7 +747,8 @@ free:
 static void kmmscand_restart(struct work_struct *work)
 {
 	mutex_lock(&kmmscand_mutex);
-	if (kmmscand) {
+	/* It may have been done meanwhile. */
+	if (kmmscand && kmmscand_nodes_changed()) {
 		kmmscand_stop();
 		if (kmmscand_start())
 			pr_warn("the memory tiers have changed: disabled\n");

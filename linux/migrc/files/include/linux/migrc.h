@@ -68,12 +68,14 @@ enum migrc_reason {
  * struct migrc_unmap - what try_to_migrate() did with the TLB entries of one folio
  * @deferred:	PTEs whose flush was deferred
  * @owed:	PTEs whose flush try_to_unmap_flush() will do
- * @may_fail:	a promotion, for which no flush is worth it that could be spared by waiting
+ * @may_fail:	nobody depends on it, so a flush that could be spared by waiting is not worth it
+ * @postponed:	that was so, and it has been left mapped
  */
 struct migrc_unmap {
 	unsigned int deferred;
 	unsigned int owed;
 	bool may_fail;
+	bool postponed;
 };
 
 /**

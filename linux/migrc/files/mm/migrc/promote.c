@@ -139,10 +139,17 @@ void migrc_promote_scan_end(struct mm_struct *mm)
  */
 bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte)
 {
+	int nid;
+
 	if (!unmap->may_fail || !atomic_read(&migrc_promote_scans[migrc_scan(mm)]) ||
-	    !mm_tlb_flush_pending(mm) || !pte_accessible(mm, pte) || pte_write(pte) ||
-	    migrc_scans_spare(mm, page_to_nid(pte_page(pte))) || migrc_fault(POSTPONE))
+	    !mm_tlb_flush_pending(mm) || !pte_accessible(mm, pte) || pte_write(pte))
 		return false;
+	nid = page_to_nid(pte_page(pte));
+	/* Elsewhere NUMA balancing would learn from the failure that it scans too often. */
+	if (!(sysctl_numa_balancing_mode & NUMA_BALANCING_MEMORY_TIERING) ||
+	    node_is_toptier(nid) || migrc_scans_spare(mm, nid) || migrc_fault(POSTPONE))
+		return false;
+	unmap->postponed = true;
 	count_migrc(postponed, 1);
 	return true;
 }

@@ -188,6 +188,13 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 	spin_unlock(&migrc_lock);
 	count_migrc(drained[reason], nr);
 	trace_migrc_drain(reason, nr);
+
+	/*
+	 * The age counts from the next batch.  One that has armed in vain, as the timer was
+	 * running, has deferred before: that is looked at after the timer was stopped.
+	 */
+	cancel_delayed_work(&migrc_age_work);
+	migrc_arm();
 }
 
 /*
