@@ -142,9 +142,7 @@ CATCHES = (
     Catch("cap", "limit_test", "limit.cap", r"too many: ", 5),
     Catch("age", "limit_test", "limit.age", r"too long: "),
     Catch("at_once", "scan_test", "scan.window", r"migrc_promote_later has risen by 0 ", 5),
-    Catch(
-        "postpone", "scan_test", "scan.postponed", r"migrc_promote_postponed has risen by 0 ", 5
-    ),
+    Catch("postpone", "scan_test", "scan.postponed", r"migrc_promote_postponed has risen by 0 ", 5),
     Catch("forget", "restore_test", "restore.written", r"written pages were left read-only"),
     Catch("pressure", "limit_test", "limit.pressure", r"pages are kept though"),
 )
