@@ -162,7 +162,7 @@ def test_mm_selftests_pass_as_on_base(
             passed += 1
             with subtests.test(msg=f"{program}: {base.name}"):
                 assert ours.outcome == "pass", f"passes on base, here: {ours}"
-    assert passed > 500, "the selftests hardly ran on the base kernel"
+    assert passed > 400, "the selftests hardly ran on the base kernel"
 
 
 @pytest.mark.parametrize("flavour", ["tiershift", "debug"])
