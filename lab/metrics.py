@@ -640,6 +640,10 @@ def check(result: dict[str, Any]) -> list[str]:
             failures.append(f"{name}: {again:.1%} of what was promoted had been before")
         if rules["no_rival_better"] and run["mode"] == "tiershift":
             failures += _better_rivals(result, name)
+        times, limit = row.get("t90_again_times"), rules["max_again_times"]
+        if limit and run["mode"] == "tiershift" and (times is None or times > limit):
+            found = "unknown" if times is None else f"{times:.2f} times as long as the first"
+            failures.append(f"{name}: second convergence {found}, allowed {limit:g} times")
         if run["mode"] == "tiershift":
             failures += _socket_failures(name, row, rules)
         if not run["agent"]["workload"].get("verified", True):

@@ -158,6 +158,7 @@ class Check:
     min_hit_ratio: float = 0.0
     max_promoted_again: float = 0.0
     no_rival_better: bool = False
+    max_again_times: float = 0.0
     # Of tiershift, on a machine with several sockets:
     min_hot_on_fast: float = 0.0
     min_hot_on_own: float = 0.0

@@ -215,6 +215,36 @@ def test_convergence_after_the_hot_set_moves(tmp_path: Path) -> None:
     assert "stroke-dasharray" not in report.svg(result(contender("a", "none", 1, 0, None)))
 
 
+@pytest.mark.parametrize(
+    ("again", "words"),
+    [
+        (40.0, None),  # 0.98 times the first
+        (51.0, "ours: second convergence 1.90 times as long as the first, allowed 1.5 times"),
+        (None, "ours: second convergence unknown, allowed 1.5 times"),
+    ],
+)
+def test_slow_second_convergence_fails_the_check(
+    tmp_path: Path, again: float | None, words: str | None
+) -> None:
+    made = result(shifted("ours", again), max_again_times=1.5)
+    assert made["failures"] == ([words] if words else [])
+    shown = io.StringIO()
+    report.print_table(made, shown)
+    report.write(made, tmp_path)
+    assert shown.getvalue().count("FAILED CHECK: ours: second") == (words is not None)
+    page = (tmp_path / "made-up.md").read_text()
+    assert page.count("**Failed check:** ours: second") == (words is not None)
+    # It is ours to keep, and what a scenario does not ask for is not judged.
+    rival = {**shifted("n2", again), "mode": "numab2"}
+    assert not result(rival, max_again_times=1.5)["failures"]
+    assert not result(shifted("ours", again))["failures"]
+
+
+def test_shifting_asks_for_a_quick_second_convergence() -> None:
+    rules = [scenario.load("shifting").check, scenario.load_sweep("shifting").check]
+    assert [rule.max_again_times for rule in rules] == [2.0, 2.0]
+
+
 def test_shift_too_late_to_measure_anything_after_it() -> None:
     run = contender("ours", "tiershift", 1, 9, 10.0)
     run["agent"]["workload"]["shift_s"] = 59.5
