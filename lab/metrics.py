@@ -25,7 +25,10 @@ cover all symbols; only then the symbols are trimmed.
 Two models give the run's memory time.  Both let every counted access (a miss of
 the model cache) wait for the whole read latency that HMAT states for its node,
 one after the other; the second adds KERNEL_INSN_NS for each kernel instruction
-on the app CPUs.
+on the app CPUs.  Both give all contenders as many accesses per operation as the one
+without tiering had, so the first is the mean latency of an access: how many miss the
+model cache is by chance (docs/lab.md).  Where it differs by more than STEADY_ACCESSES,
+there is no saying how much the kernel's part weighs, and no second model.
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ SMOOTH_S = 0.5  # the hit ratio at a time is that of the seconds before it
 SHARE_OF_FINAL = 0.9
 MOVED = 0.05  # a ratio that rose by less has no convergence time
 SERIES_POINTS = 1200
+STEADY_ACCESSES = 0.05  # by so much at most the counted accesses per operation may differ
 KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
 SAME_RATIO = 0.005  # variants this near to the best ratio are ranked by their time
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
@@ -72,7 +76,8 @@ ROWS = (
     Row("below_oracle", "  below the oracle's, in points", "points"),
     Row("hit_ratio", "fast-tier hit ratio, whole run", "ratio"),
     Row("access_ns", "modelled memory access time at the end (HMAT)", "ns"),
-    Row("memory_time", "modelled memory time, whole run, of that without tiering", "ratio"),
+    Row("accesses_per_op", "memory accesses counted per operation", "per_op"),
+    Row("memory_time", "modelled time per access, whole run, of that without tiering", "ratio"),
     Row("memory_kernel_time", "  with the kernel instructions on app CPUs", "ratio"),
     Row("t90_s", "time to 90 % of the ratio at the end", "seconds"),
     Row("t90_ops", "  operations until then", "count"),
@@ -346,6 +351,10 @@ def _access_figures(
         "tail_s": min(tail_s, (end - shift) / 4),
     }
     figures["fast_accesses"], slow = (points[-1][tier] - points[0][tier] for tier in (FAST, SLOW))
+    figures["accesses"] = figures["fast_accesses"] + slow
+    ops = run["agent"]["workload"].get("ops")
+    if ops:
+        figures["accesses_per_op"] = figures["accesses"] / ops
     latency = {bool(node["cpus"]): node["latency_ns"] for node in machine["nodes"]}
     if len(points[-1]) > WAITED:
         figures.update(_socket_figures(run, figures["tail_s"], tail_s))
@@ -454,11 +463,12 @@ def derive(result: dict[str, Any]) -> dict[str, Any]:
             figures[run["name"]]["t90_best_s"] = time_to(series, SHARE_OF_FINAL * best)
     idle = [run["name"] for run in result["contenders"] if run["mode"] == "none"]
     noise = _noise(setup, result["contenders"], figures)
+    if idle:
+        _memory_times(figures, idle[0], _twins(result["contenders"]), idle)
     for name, row in figures.items():
         if not idle or not row.get("ops") or not figures[idle[0]].get("ops"):
             continue
         base = figures[idle[0]]
-        _memory_times(row, base)
         if name in idle:
             continue
         gains = {"page": row["promoted"], "fast": _beyond(row, base, "fast_accesses")}
@@ -486,17 +496,34 @@ def _beyond(row: dict[str, Any], base: dict[str, Any], key: str) -> float | None
     return float(row[key] - base[key] * row["ops"] / base["ops"])
 
 
-def _memory_times(row: dict[str, Any], base: dict[str, Any]) -> None:
-    """What the two models give, as shares of the baseline's time per operation."""
-    if row.get("memory_ns") is None or not base.get("memory_ns"):
+def _memory_times(
+    figures: dict[str, Any], baseline: str, twins: list[str], idle: list[str]
+) -> None:
+    """What the two models give, as shares of the baseline's, and by how much twins differ."""
+    rows = {name: row for name, row in figures.items() if row.get("accesses_per_op")}
+    base = rows.get(baseline)
+    if not base or not base.get("memory_ns"):
         return
-    share = base["ops"] / row["ops"]
-    row["memory_time"] = row["memory_ns"] / base["memory_ns"] * share
-    if "app_kernel" in row and "app_kernel" in base:
-        mine, zero = (
-            figures["memory_ns"] + KERNEL_INSN_NS * figures["app_kernel"] for figures in (row, base)
-        )
-        row["memory_kernel_time"] = mine / zero * share
+    per_op = [row["accesses_per_op"] for row in rows.values()]
+    steady = max(per_op) <= (1 + STEADY_ACCESSES) * min(per_op)
+    for row in rows.values():
+        row["memory_time"] = _per_access(row) / _per_access(base)
+        if steady and "app_kernel" in row and "app_kernel" in base:
+            mine, zero = (
+                base["accesses_per_op"] * _per_access(one)
+                + KERNEL_INSN_NS * one["app_kernel"] / one["ops"]
+                for one in (row, base)
+            )
+            row["memory_kernel_time"] = mine / zero
+    for key in ("memory_time", "memory_kernel_time"):
+        differ = max(abs(rows[name].get(key, 1.0) - 1) for name in twins if name in rows)
+        for name, row in rows.items():
+            if differ and key in row and name not in idle:
+                row[key + "_noise"] = differ
+
+
+def _per_access(row: dict[str, Any]) -> float:
+    return float(row["memory_ns"] / row["accesses"])
 
 
 def overhead(
@@ -566,6 +593,12 @@ def _below_oracle(schemes: list[dict[str, Any]], oracles: list[dict[str, Any]]) 
             row["below_oracle"] = 100 * (ideal - row["hit_ratio_end"])
 
 
+def _twins(runs: list[dict[str, Any]]) -> list[str]:
+    """The contenders without tiering on the same kernel: equal runs."""
+    plain = [run for run in runs if run["mode"] == "none"]
+    return [run["name"] for run in plain if run["kernel"] == plain[0]["kernel"]]
+
+
 def _noise(
     setup: dict[str, Any], runs: list[dict[str, Any]], figures: dict[str, Any]
 ) -> dict[str, Any]:
@@ -579,8 +612,7 @@ def _noise(
         "all": setup["measure"]["noise_all_per_op"],
         "source": "stated in the scenario file",
     }
-    plain = [run for run in runs if run["mode"] == "none"]
-    twins = [run["name"] for run in plain if run["kernel"] == plain[0]["kernel"]]
+    twins = _twins(runs)
     if len(twins) > 1:
         for who in ("app", "all"):
             values = [figures[name].get(f"{who}_kernel_per_op", 0.0) for name in twins]

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from lab import damon, topology
 from lab.errors import LabError
-from lab.metrics import KERNEL_INSN_NS, ROWS, SAME_RATIO, Row, ratio_series
+from lab.metrics import KERNEL_INSN_NS, ROWS, SAME_RATIO, STEADY_ACCESSES, Row, ratio_series
 
 COLOURS = ("#666666", "#c44e1e", "#1e6fc4", "#2e8b3d", "#8b3d8b", "#b8860b")
 # The kinds of lab/instruments.py and the places of metrics.overhead(), for readers.
@@ -55,6 +55,9 @@ def cell(row: Row, figures: dict[str, Any]) -> str:
     if value is None:
         return "-"
     if row.kind == "ratio":
+        noise = figures.get(row.key + "_noise")  # of a share of the baseline's
+        if noise is not None and abs(value - 1) <= noise:
+            return f"within noise ({noise:.1%})"
         return f"{value:.1%}"
     if row.kind == "points":
         return f"{value:.1f}"
@@ -230,11 +233,19 @@ def notes(result: dict[str, Any]) -> list[str]:
     figures = result["metrics"]["figures"].values()
     if any("memory_time" in row for row in figures):
         lines.append(
-            "Modelled memory time: the sum over all counted accesses of the read latency that "
-            "HMAT states for their node, relative to the run without tiering. It assumes that "
-            "each of them misses all caches and that none overlaps with another. The second "
-            f"model adds {KERNEL_INSN_NS:g} ns (assumed) for each kernel instruction on the app "
-            "CPUs, and nothing for other CPUs."
+            "Modelled time per access: the mean over all counted accesses of the read latency "
+            "that HMAT states for their node, relative to the run without tiering. It assumes "
+            "that each of them misses all caches and that none overlaps with another. The second "
+            "model takes as many accesses per operation as there were without tiering, and adds "
+            f"{KERNEL_INSN_NS:g} ns (assumed) for each kernel instruction on the app CPUs, and "
+            "nothing for other CPUs."
+            + (
+                ""
+                if any("memory_kernel_time" in row for row in figures)
+                or not any("app_kernel" in row for row in figures)
+                else " It is left out: the accesses counted per operation differ by more than "
+                f"{STEADY_ACCESSES:.0%}, so there is no saying what the kernel's part weighs."
+            )
         )
     if any("app_per_fast" in row for row in figures):
         lines.append(

@@ -456,7 +456,54 @@ def test_memory_time_is_accesses_weighted_by_latency() -> None:
     )
     assert ours["app_per_fast"] == pytest.approx(400_000 / (2700 - 600))
     assert "app_per_fast" not in none
-    assert any("each of them misses all caches" in line for line in report.notes(made))
+    note = next(line for line in report.notes(made) if "each of them misses all caches" in line)
+    assert "left out" not in note
+    assert "memory_time_noise" not in ours  # nothing to measure it by
+
+
+def missing(run: dict[str, Any], times: float) -> dict[str, Any]:
+    """The same run with more misses of the model cache, and none of them elsewhere."""
+    run["access"] = [[t, times * fast, times * slow] for t, fast, slow in run["access"]]
+    return run
+
+
+def test_chance_misses_of_the_model_cache_change_no_modelled_time() -> None:
+    none, ours = (
+        contender("none", "none", 10_000_000, 0, None),
+        contender("ours", "tiershift", 10_400_000, 200, 30.0),
+    )
+    usual, many = result(none, ours), result(none, missing(ours, 5.0))
+    few = result(none, missing(ours, 1.04 / 5))
+    for made in (usual, many, few):
+        row = made["metrics"]["figures"]["ours"]
+        assert row["memory_time"] == pytest.approx(1_095_000 / 1_410_000)
+    assert many["metrics"]["figures"]["ours"]["accesses_per_op"] == pytest.approx(0.3)
+    # How much more the kernel's part weighs is unknown then.
+    key = "memory_kernel_time"
+    assert not any(key in row for row in many["metrics"]["figures"].values())
+    assert any("left out: the accesses counted" in line for line in report.notes(many))
+    assert few["metrics"]["figures"]["ours"][key] == pytest.approx(
+        usual["metrics"]["figures"]["ours"][key]
+    )
+    assert not any("left out" in line for line in report.notes(few))
+
+
+def test_modelled_time_within_what_twins_differ_by() -> None:
+    again = contender("again", "none", 10_000_000, 0, 58.0)  # two seconds of 60 are fast
+    made = result(
+        contender("none", "none", 10_000_000, 0, None),
+        again,
+        contender("n2", "numab2", 10_000_000, 1, 59.0),
+        contender("ours", "tiershift", 10_000_000, 200, 30.0),
+    )
+    figures = made["metrics"]["figures"]
+    differ = 140 * 150 / 1_410_000
+    assert figures["again"]["memory_time"] == pytest.approx(1 - differ)
+    assert figures["ours"]["memory_time_noise"] == pytest.approx(differ)
+    shown = {row[0].strip(): row[1:] for row in report.table(made)}
+    assert shown["modelled time per access, whole run, of that without tiering"] == [
+        *("100.0%", "98.5%", "within noise (1.5%)", "77.7%"),
+    ]
 
 
 def test_memory_time_is_per_operation() -> None:
