@@ -663,13 +663,14 @@ def markdown(result: dict[str, Any]) -> str:
         if len(rows) > 1:
             text += [f"## {title}", "", *report.markdown_rows(rows), ""]
             text += [*(f"- {line}" for line in remarks), ""]
+        name, words, plot = PLOTS[table]
+        if plot(result["cases"]):
+            text += [f"![{words}]({name}.svg)", ""]
     text += ["## How it was measured", "", *(f"- {line}" for line in notes(result)), ""]
-    if svg(result["cases"]):
-        text += [f"![instructions per entry over size]({NAME}.svg)", ""]
     return "\n".join(text)
 
 
-def svg(cases: Sequence[dict[str, Any]]) -> str:
+def size_svg(cases: Sequence[dict[str, Any]]) -> str:
     """Instructions per entry visited over the size; empty where there is one size only."""
     sized = [case for case in cases if case["name"].startswith("size-")]
     sizes = sorted({case["size_mb"] for case in sized})
@@ -698,6 +699,85 @@ def svg(cases: Sequence[dict[str, Any]]) -> str:
     )
 
 
+def idle_svg(cases: Sequence[dict[str, Any]]) -> str:
+    """Instructions of an idle pass and of full ones; empty without the case."""
+    labels = {
+        "idle": "1 % touched",
+        "full": "1 %, and a page of each 2 MiB",
+        "touched": "all touched",
+    }
+    found = [
+        (label, [per_pass / 1e6])
+        for case in cases
+        if "idle" in case["points"]
+        for name, label in labels.items()
+        if (per_pass := case["points"][name]["figures"]["per_pass"]) is not None
+    ]
+    if not found:
+        return ""
+    title = "scanner: an idle pass and full ones over the same memory"
+    return report.bars(title, ["million kernel instructions per pass"], found)
+
+
+def process_svg(cases: Sequence[dict[str, Any]]) -> str:
+    """Instructions per round and per process; empty where there is one number of them only."""
+    several = sorted(
+        (case["processes"], case["points"]["touched"]["figures"])
+        for case in cases
+        if case["name"].startswith("processes-")
+    )
+    lines = [
+        (label, [(math.log2(n), row[key] / 1e6) for n, row in several if row[key] is not None])
+        for key, label in (("per_pass", "round over all"), ("per_process", "per process"))
+    ]
+    highest = max((value for _, line in lines for _, value in line), default=0.0)
+    if len(several) < 2 or highest <= 0:
+        return ""
+    step = report.round_step(highest)
+    top = math.ceil(highest / step)
+    return report.chart(
+        "scanner: million kernel instructions for the same memory, over the number of processes",
+        lines,
+        [(math.log2(n), f"{n}") for n, _ in several],
+        [(n * step, f"{n * step:g}") for n in range(top + 1)],
+        first=math.log2(several[0][0]),
+        last=math.log2(several[-1][0]),
+        top_y=top * step,
+    )
+
+
+def cpu_svg(cases: Sequence[dict[str, Any]]) -> str:
+    """The scanner's share of a CPU over its limit; empty where there is one limit only."""
+    shares = sorted(
+        (figures["limit"], figures["share"])
+        for case in cases
+        for point in case["points"].values()
+        if "limit" in (figures := point.get("figures", {}))
+    )
+    if len(shares) < 2:
+        return ""
+    ends = (shares[0][0], shares[-1][0])
+    top = max(value for pair in shares for value in pair)
+    return report.chart(
+        "scanner: share of a CPU over scan_cpu_pct",
+        [("share of a CPU", shares), ("limit", [(end, end) for end in ends])],
+        [(limit, f"{100 * limit:g} %") for limit, _ in shares],
+        [(n / 5, f"{20 * n} %") for n in range(math.floor(5 * top) + 1)],
+        first=ends[0],
+        last=ends[1],
+        top_y=top,
+    )
+
+
+# Of each table: the plot's file, what it is, and who draws it.
+PLOTS = {
+    size_table: (NAME, "instructions per entry over size", size_svg),
+    idle_table: (f"{NAME}-idle", "instructions of an idle pass and of full ones", idle_svg),
+    process_table: (f"{NAME}-processes", "instructions over the number of processes", process_svg),
+    cpu_table: (f"{NAME}-cpu", "share of a CPU over its limit", cpu_svg),
+}
+
+
 def show(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
     """The tables as plain text."""
     for title, table, _ in TABLES:
@@ -713,12 +793,13 @@ def show(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
 
 
 def write(result: dict[str, Any], directory: Path) -> None:
-    """scanner.json, scanner.md and scanner.svg."""
+    """scanner.json, scanner.md and a plot of each kind of case that has something to draw."""
     directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(result, indent=1) + "\n"
     (directory / f"{NAME}.json").write_text(text, encoding="utf-8")
     (directory / f"{NAME}.md").write_text(markdown(result), encoding="utf-8")
-    plot, path = svg(result["cases"]), directory / f"{NAME}.svg"
-    path.unlink(missing_ok=True)
-    if plot:
-        path.write_text(plot, encoding="utf-8")
+    for name, _, draw in PLOTS.values():
+        plot, path = draw(result["cases"]), directory / f"{name}.svg"
+        path.unlink(missing_ok=True)
+        if plot:
+            path.write_text(plot, encoding="utf-8")

@@ -321,9 +321,7 @@ def refault(seeds: int | None, lru: str, broken: bool, save: Path) -> bool:
     name = "refault" + ("-classic" if lru == "classic" else "") + ("-broken" if broken else "")
     directories = [cache.sub("runs") / "refault", *([save] if seeds >= setup.seeds else [])]
     for directory in directories:
-        text = json.dumps(facts, indent=1) + "\n"
-        (directory / f"{name}.json").write_text(text, encoding="utf-8")
-        (directory / f"{name}.md").write_text(markdown(name, facts), encoding="utf-8")
+        write(name, facts, directory)
     return bool(facts["result"]["passed"])
 
 
@@ -418,5 +416,54 @@ def markdown(name: str, facts: dict[str, Any]) -> str:
             "first time. workingset_refault is the kernel's own count, and is not judged: with "
             "MGLRU it leaves out what comes back on another node than it was evicted from.",
             "",
+            *([f"![each run by seed]({name}.svg)", ""] if svg(facts["rows"]) else []),
         ]
     )
+
+
+def svg(rows: list[Row]) -> str:
+    """What is judged, each run of each seed against what it is compared with; empty for one seed.
+
+    Lines of the grid are LIMIT apart, or a multiple of it.
+    """
+    if len(rows) < 2:
+        return ""
+    base = [name for name in rows[0] if name.startswith("off")] or ["on"]
+    plots = []
+    for key in JUDGED:
+        lines = []
+        for name in rows[0]:
+            found = difference(rows, key, name, tuple(base))
+            lines.append((name, [(float(n), d) for n, d in enumerate(found.each, 1)]))
+        worst = max(abs(d) for _, line in lines for _, d in line)
+        step = LIMIT * max(1, math.ceil(worst / LIMIT / 4))
+        steps = max(2, math.ceil(worst / step))
+        plots.append(
+            report.chart(
+                f"{COMPARED[key]}, against {'the mean of ' if len(base) > 1 else ''}"
+                f"{' and '.join(base)} of the same seed, by seed",
+                lines,
+                [(float(n), f"{n}") for n in range(1, len(rows) + 1)],
+                [
+                    (n * step, f"{100 * n * step:+g} %" if n else "0 %")
+                    for n in range(-steps, steps + 1)
+                ],
+                first=1.0,
+                last=float(len(rows)),
+                top_y=steps * step,
+                low_y=-steps * step,
+            )
+        )
+    return report.stack(plots)
+
+
+def write(name: str, facts: dict[str, Any], directory: Path) -> None:
+    """NAME.json, NAME.md and, where there are several seeds, NAME.svg."""
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(facts, indent=1) + "\n"
+    (directory / f"{name}.json").write_text(text, encoding="utf-8")
+    (directory / f"{name}.md").write_text(markdown(name, facts), encoding="utf-8")
+    plot, path = svg(facts["rows"]), directory / f"{name}.svg"
+    path.unlink(missing_ok=True)
+    if plot:
+        path.write_text(plot, encoding="utf-8")

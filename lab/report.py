@@ -404,9 +404,10 @@ def chart(
     last: float,
     first: float = 0.0,
     top_y: float = 1.0,
+    low_y: float = 0.0,
     marks: dict[str, float] | None = None,
 ) -> str:
-    """An SVG plot of some lines; x goes from ``first`` to ``last``, y from 0 to ``top_y``.
+    """An SVG plot of some lines; x from ``first`` to ``last``, y from ``low_y`` to ``top_y``.
 
     ``marks`` are places on the x axis, by the name of the line that they belong to.
     """
@@ -417,7 +418,7 @@ def chart(
         return left + (width - left - right) * (value - first) / (last - first)
 
     def y(value: float) -> float:
-        return height - bottom - (height - top - bottom) * value / top_y
+        return height - bottom - (height - top - bottom) * (value - low_y) / (top_y - low_y)
 
     out = [
         *_svg_head(width, height),

@@ -274,6 +274,9 @@ def test_report_says_what_is_missed(tmp_path: Path) -> None:
     plot = ET.fromstring((tmp_path / "scanner.svg").read_text())
     drawn = [item for item in plot.iter() if item.tag.endswith("polyline")]
     assert len(drawn) == 4
+    for name in ("", "-idle", "-cpu"):
+        assert f"(scanner{name}.svg)" in text and (tmp_path / f"scanner{name}.svg").exists()
+    assert "scanner-processes" not in text  # one number of processes is no curve
     shown = io.StringIO()
     curves.show(made, shown)
     assert shown.getvalue().count("TARGET MISSED") == 3
@@ -286,6 +289,50 @@ def test_one_size_is_no_curve(tmp_path: Path) -> None:
     assert not (tmp_path / "scanner.svg").exists()
     assert ".svg" not in (tmp_path / "scanner.md").read_text()
     assert "All targets of these cases are met" in (tmp_path / "scanner.md").read_text()
+
+
+def lines_of(plot: str) -> list[list[tuple[float, float]]]:
+    return [
+        [(float(x), float(y)) for x, _, y in (p.partition(",") for p in item["points"].split())]
+        for item in (line.attrib for line in ET.fromstring(plot).iterfind("{*}polyline"))
+    ]
+
+
+def test_idle_plot_has_a_bar_for_each_pass() -> None:
+    cases = [idle_case(65_536)]  # a tenth of a pass that finds all young
+    curves.derive(cases)
+    plot = ET.fromstring(curves.idle_svg(cases))
+    bars = [item.attrib for item in plot.iterfind("{*}rect") if item.attrib["height"] == "13"]
+    idle, full, touched = (float(bar["width"]) for bar in bars)
+    assert (idle / touched, full / touched) == pytest.approx((0.1, 0.25), abs=0.001)
+    assert "0.66" in [item.text for item in plot.iterfind("{*}text")]  # 655,360 of touched
+    assert curves.idle_svg([sized(256, 50)]) == ""
+
+
+def test_process_plot_has_both_costs() -> None:
+    def many(processes: int) -> dict[str, Any]:
+        touched = point(16384 * 300, 16384, young=16384)
+        return case(f"processes-{processes}", 64, processes, off=point(0, 0), touched=touched)
+
+    cases = [many(4), many(1), many(16)]
+    curves.derive(cases)
+    whole, each = lines_of(curves.process_svg(cases))
+    assert [x for x, _ in whole] == [56, 400, 744]  # by powers of two, in order
+    assert len({y for _, y in whole}) == 1
+    assert [280 - y for _, y in each] == pytest.approx(
+        [280 - whole[0][1], (280 - whole[0][1]) / 4, (280 - whole[0][1]) / 16], abs=0.1
+    )
+    assert curves.process_svg(cases[:1]) == ""
+
+
+def test_cpu_plot_has_the_share_below_its_limit() -> None:
+    cases = [cpu_case(4.0)]  # 20 % of 25, and 50 without a limit
+    curves.derive(cases)
+    share, limit = lines_of(curves.cpu_svg(cases))
+    assert [280 - y for _, y in limit] == pytest.approx([246 / 4, 246])
+    assert [280 - y for _, y in share] == pytest.approx([246 / 5, 246 / 2])
+    cases[0]["points"].pop("limit-100")
+    assert curves.cpu_svg(cases) == ""
 
 
 def test_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,64 @@ def test_page_shows_every_run_and_the_verdict() -> None:
     facts["result"] = refault.judge(measured, 10**9)
     page = refault.markdown("refault", facts)
     assert "**FAIL**" in page and "Void: seed 1, on: kmmscand found only" in page
+
+
+def drawn(plot: str) -> list[list[list[tuple[float, float]]]]:
+    """Of each plot, of each run, the points by seed."""
+    return [
+        [
+            [(float(x), float(y)) for x, _, y in (p.partition(",") for p in line.split())]
+            for line in (item.attrib["points"] for item in part.iterfind("{*}polyline"))
+        ]
+        for part in ET.fromstring(plot).iterfind("{*}svg")
+    ]
+
+
+def test_plot_has_each_run_against_those_without_kmmscand() -> None:
+    measured = rows((9_900, 10_000, 10_100), (20_000, 21_000, 20_000))
+    refaults, swapins = drawn(refault.svg(measured))
+    assert refaults == swapins  # half of the refaults are swap-ins
+    off, on, again = refaults
+    middle = 157  # no difference; 5 % are at 3/4 of three steps of 2 %, each 41 high
+    assert [y for _, y in on] == pytest.approx([middle, middle - 102.5], abs=0.1)
+    assert off[0][1] - middle == pytest.approx(middle - again[0][1]) == pytest.approx(20.5)
+    assert [x for x, _ in off] == [x for x, _ in on] == [56, 744]
+    text = refault.svg(measured)
+    assert "Swap-ins, against the mean of off and off-again of the same seed" in text
+    assert [f">{label} %<" in text for label in ("-6", "-2", "0", "+2", "+6", "+8")] == [
+        *([True] * 5),
+        False,
+    ]
+
+
+def test_plot_of_the_broken_one_is_against_the_intact_one() -> None:
+    pair = [{"on": figures(10_000), "broken": figures(count)} for count in (12_000, 15_000)]
+    text = refault.svg(pair)
+    assert "Refaults, against on of the same seed" in text
+    assert len(drawn(text)[0]) == 2
+    assert ">+56 %<" in text and ">+14 %<" in text and ">+2 %<" not in text  # few lines
+
+
+def test_one_seed_has_no_plot(tmp_path: Path) -> None:
+    facts: dict[str, Any] = {
+        "command": "make refault",
+        "date": "today",
+        "seconds": 1.0,
+        "host": {"qemu": "QEMU", "cpus": 2},
+        "kernel": {"release": "6.12", "flavour": "tiershift", "key": "abc", "base_version": "1"},
+        "lru": "mglru",
+        "broken": False,
+        "setup": dataclasses.asdict(refault.SETUP),
+    }
+    for counts, files in (
+        ([(9_900, 10_000, 10_100)] * 2, ["json", "md", "svg"]),
+        ([(9_900, 10_000, 10_100)], ["json", "md"]),  # and the old plot is gone
+    ):
+        measured = rows(*counts)
+        judged = refault.judge(measured, SLOW_PAGES)
+        refault.write("refault", {**facts, "rows": measured, "result": judged}, tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == [f"refault.{f}" for f in files]
+        assert ("(refault.svg)" in (tmp_path / "refault.md").read_text()) is ("svg" in files)
 
 
 @pytest.mark.parametrize("setup", [refault.SETUP, refault.BROKEN])
