@@ -82,7 +82,7 @@ def _scenario(
     print(f"total time: {(time.monotonic() - started) / 60:.1f} minutes")
     if failed:
         raise LabError(
-            "these comparisons do not count: " + ", ".join(failed),
+            "checks failed in these comparisons: " + ", ".join(failed),
             "the FAILED CHECK lines above say why",
         )
     return 0
