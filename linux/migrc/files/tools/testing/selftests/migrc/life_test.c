@@ -211,6 +211,7 @@ static void *on_first_cpu(void *unused)
 	pin(0);
 	for (;;)
 		relax();
+	return NULL;
 }
 
 static void move_always(char *area, atomic_bool *ready)
@@ -229,7 +230,7 @@ static void move_always(char *area, atomic_bool *ready)
 		_exit(1);
 	atomic_store(ready, true);
 	for (;;) {
-		*(volatile char *)area = 1;
+		word_write(area, 1);
 		nid = other_node(nid);
 		if (!move_page(area, nid))
 			nid = node_of(area);
@@ -286,13 +287,13 @@ TEST_F_TIMEOUT(life, own, scene_timeout())
 
 	ASSERT_TRUE(moves && other && place(other, PAGE, fast));
 	while (scene_goes_on(scene)) {
-		*(volatile char *)other = 1;
+		word_write(other, 1);
 		ASSERT_TRUE(make_read_only(area, PAGE, BY_UFFD));
 		/* Two batches, as they go to two nodes, and no drain between */
 		moves_clear(moves);
 		moves_add(moves, area, 1, other_node(nid));
 		moves_add(moves, other, 1, nid);
-		ASSERT_EQ(2, moves_do(moves));
+		ASSERT_EQ(2UL, moves_do(moves));
 		nid = other_node(nid);
 		crew_settle(scene->crew);
 		scene_drain();

@@ -33,8 +33,6 @@ FIXTURE(scan)
 {
 	struct scene scene;
 	char *area;
-	pthread_t threads[NR_THREADS];
-	bool stop;
 	unsigned long wrong;
 };
 
@@ -83,42 +81,45 @@ static void *read_pages(void *arg)
 }
 
 /* Readers on all pages, until a row has risen by LEAST; returns how many were promoted. */
-static unsigned long promote_for_readers(FIXTURE_DATA(scan) *self, const char *row)
+static unsigned long promote_for_readers(struct scene *scene, char *area, unsigned long *wrong,
+					 const char *row)
 {
 	struct reader readers[NR_THREADS];
-	struct scene *scene = &self->scene;
+	pthread_t threads[NR_THREADS];
 	unsigned long promoted = 0;
+	bool stop = false;
 	int i, nr;
 
 	scene->missing = LEAST;
-	if (!place(self->area, LEN, slow))
+	if (!place(area, LEN, slow))
 		return 0;
 	for (nr = 0; nr < NR_THREADS; nr++) {
 		readers[nr] = (struct reader) {
-			.stop = &self->stop, .wrong = &self->wrong,
-			.area = self->area, .cpu = 1 + nr % (nr_cpus() - 1),
+			.stop = &stop, .wrong = wrong,
+			.area = area, .cpu = 1 + nr % (nr_cpus() - 1),
 		};
-		if (pthread_create(&self->threads[nr], NULL, read_pages, &readers[nr]))
+		if (pthread_create(&threads[nr], NULL, read_pages, &readers[nr]))
 			break;
 	}
 	while (nr == NR_THREADS && scene_goes_on(scene)) {
-		if (count_on(self->area, NR_PAGES, fast) > NR_PAGES / 2) {
+		if (count_on(area, NR_PAGES, fast) > NR_PAGES / 2) {
 			promoted += NR_PAGES / 2;
 			/* Some come back at once. */
-			place(self->area, LEN, slow);
+			place(area, LEN, slow);
 		}
 		usleep(20000);
 		scene->missing = LEAST - counter_since(&scene->before, row);
 	}
-	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	for (i = 0; i < nr; i++)
-		pthread_join(self->threads[i], NULL);
-	return promoted + count_on(self->area, NR_PAGES, fast);
+		pthread_join(threads[i], NULL);
+	return promoted + count_on(area, NR_PAGES, fast);
 }
 
 TEST_F_TIMEOUT(scan, window, scene_timeout())
 {
-	EXPECT_GE(promote_for_readers(self, "migrc_promote_later"), 1UL);
+	EXPECT_GE(promote_for_readers(&self->scene, self->area, &self->wrong,
+				      "migrc_promote_later"), 1UL);
 	EXPECT_EQ(0UL, self->wrong);
 	EXPECT_TRUE(scene_rose(&self->scene, "migrc_promote_later", LEAST));
 }
@@ -127,7 +128,8 @@ TEST_F_TIMEOUT(scan, postponed, scene_timeout())
 {
 	/* As if each scan had begun after its pages were met */
 	ASSERT_EQ(0, set(MIGRC_DEBUG "fault_at_once", "1"));
-	EXPECT_GE(promote_for_readers(self, "migrc_promote_postponed"), 1UL);
+	EXPECT_GE(promote_for_readers(&self->scene, self->area, &self->wrong,
+				      "migrc_promote_postponed"), 1UL);
 	EXPECT_EQ(0, set(MIGRC_DEBUG "fault_at_once", "0"));
 	EXPECT_EQ(0UL, self->wrong);
 	EXPECT_TRUE(scene_rose(&self->scene, "migrc_promote_postponed", LEAST));
