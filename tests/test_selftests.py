@@ -162,7 +162,8 @@ def test_mm_selftests_pass_as_on_base(
             passed += 1
             with subtests.test(msg=f"{program}: {base.name}"):
                 assert ours.outcome == "pass", f"passes on base, here: {ours}"
-    assert passed > 400, "the selftests hardly ran on the base kernel"
+    # 457; more than 500 were asked for when skipped cases counted, and 345 had passed.
+    assert passed > 440, "the selftests hardly ran on the base kernel"
 
 
 @pytest.mark.parametrize("flavour", ["tiershift", "debug"])

@@ -286,7 +286,8 @@ void migrc_flush_all(enum migrc_reason reason)
  * __migrc_flush_along - see migrc_flush_along()
  * @owed: CPUs that are to be flushed
  *
- * Waits for nobody: this is no more than a chance.
+ * Waits for nobody: this is no more than a chance.  Who has the mutex may be about to decline
+ * as well; the limits hold all the same.
  *
  * Context: process.
  * Return: whether @owed, and all that was deferred, has been flushed.
