@@ -2,9 +2,10 @@
 """Kernels by content: nothing is built twice, nothing stale is used.
 
 A finished kernel lives in kernels/<key>, where the key covers all that goes
-in: the source as a git tree, the fragments, the compiler, this recipe.  The
-work itself happens in src/ and obj/, which stay: kbuild then continues an
-interrupted build and recompiles only what an edit touches.
+in: the source as git trees, the fragments, the compiler, this recipe.  What no
+image contains (documentation, selftests) does not count.  The work itself
+happens in src/ and obj/, which stay: kbuild then continues an interrupted
+build and recompiles only what an edit touches.
 """
 
 from __future__ import annotations
@@ -67,20 +68,29 @@ def commit_of(flavour: str, version: str) -> str:
     return tree.base_commit(version) if flavour == "base" else tree.compose(version)
 
 
+def _what_is_built(commit: str) -> list[str]:
+    """The source as git's object names, without what is in no kernel image."""
+    top = tree.git("ls-tree", commit).splitlines()
+    tools = tree.git("ls-tree", commit, "tools/").splitlines()
+    left_out = ("Documentation", "MAINTAINERS", "tools", "tools/testing")
+    return [line for line in top + tools if line.partition("\t")[2] not in left_out]
+
+
 def kernel(flavour: str, version: str | None = None, log: TextIO = sys.stderr) -> KernelImage:
     """The kernel of a flavour, built now if the cache does not hold it."""
     parts = [part.read_bytes() for part in kconfig.fragments(flavour)]
     version = version or source.newest()
     commit = commit_of(flavour, version)
     source_tree = tree.git("rev-parse", f"{commit}^{{tree}}")
-    key = cache.key([RECIPE, flavour, source_tree, _compiler(), *parts])
+    key = cache.key([RECIPE, flavour, *_what_is_built(commit), _compiler(), *parts])
     directory = cache.sub("kernels") / f"{flavour}-{key}"
     if not (directory / "kernel.json").exists():
         with cache.lock("build"):
             if not (directory / "kernel.json").exists():
                 _build(flavour, version, commit, source_tree, directory, key, log)
     data = json.loads((directory / "kernel.json").read_text(encoding="utf-8"))
-    return KernelImage(**data, directory=directory)
+    # Selftests are taken from the source as it is now, which may differ in what was left out.
+    return KernelImage(**{**data, "source_tree": source_tree}, directory=directory)
 
 
 def _build(
