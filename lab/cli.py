@@ -147,12 +147,18 @@ def run_refault(args: argparse.Namespace) -> int:
     return 0 if refault.refault(args.seeds, args.lru, args.broken, RESULTS) else 1
 
 
+def _add_resume(command: argparse.ArgumentParser) -> None:
+    text = "go on with one that was broken off: what is done on the same kernel is not done again"
+    command.add_argument("--resume", action="store_true", help=text)
+
+
 def run_migrc_faults(args: argparse.Namespace) -> int:
     """make soak: does each test of MIGRC find what it is for?"""
     whole = args.seeds >= migrcfaults.SEEDS and not args.switch
     if not whole:
         print("fewer seeds or switches: docs/results is left as it is")
-    return 0 if migrcfaults.run(args.seeds, RESULTS if whole else None, args.switch) else 1
+    save = RESULTS if whole else None
+    return 0 if migrcfaults.run(args.seeds, save, args.switch, resume=args.resume) else 1
 
 
 def run_readcost(_args: argparse.Namespace) -> int:
@@ -162,7 +168,8 @@ def run_readcost(_args: argparse.Namespace) -> int:
 
 def run_migrc(args: argparse.Namespace) -> int:
     """make migrc: flushes with MIGRC and without, how that grows, and what it costs."""
-    return 0 if migrc.migrc(args.parts, args.group, args.contender, RESULTS) else 1
+    good = migrc.migrc(args.parts, args.group, args.contender, RESULTS, resume=args.resume)
+    return 0 if good else 1
 
 
 def run_migrc_curve(args: argparse.Namespace) -> int:
@@ -291,6 +298,7 @@ def _parser() -> argparse.ArgumentParser:
     command = add("migrc-faults", run_migrc_faults, "MIGRC with each safety step left out")
     command.add_argument("--seeds", type=int, default=migrcfaults.SEEDS)
     command.add_argument("switch", nargs="*", help="default: all")
+    _add_resume(command)
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
     command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
     command.add_argument("parts", nargs="*", metavar="PART", help=", ".join(migrc.PARTS))
@@ -302,6 +310,7 @@ def _parser() -> argparse.ArgumentParser:
             metavar="NAME",
             help=f"only this one {text}: docs/results stays",
         )
+    _add_resume(command)
     command = add("migrc-curve", run_migrc_curve, "flushes saved against memory held and age")
     for option, numbers, text in (
         ("--sizes", migrc_curve.SIZES, "of the fast node, in MiB"),

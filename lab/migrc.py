@@ -29,10 +29,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from lab import build, cache, flushes, report, scenario
+from lab import build, cache, flushes, kept, report, scenario
 from lab.errors import LabError
 from lab.refault import Difference, difference
 from lab.scenario import Contender, Machine, Measure, Process, Scenario
@@ -851,6 +852,17 @@ def tables(facts: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     return [("", cost_table(facts["judged"])), ("Each run", run_table(rows))]
 
 
+def _resumed(facts: dict[str, Any]) -> str:
+    """Which of the runs had been done before this command began?"""
+    if not facts.get("resumed"):
+        return ""
+    first = min(row["date"] for row in facts["rows"])
+    return (
+        f"  {facts['resumed']} of the {len(facts['rows'])} runs are of a measurement that was "
+        f"broken off, from {first} on."
+    )
+
+
 def markdown(facts: dict[str, Any]) -> str:
     """The page for docs/results."""
     text = [
@@ -859,7 +871,8 @@ def markdown(facts: dict[str, Any]) -> str:
         "",
         TITLES[facts["name"]] + ".",
         "",
-        f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
+        f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s."
+        + _resumed(facts),
         "",
         *(f"- **Failed check:** {failure}." for failure in facts["failures"]),
         *(
@@ -985,24 +998,31 @@ def measure(
     *,
     groups: Sequence[str] = (),
     contenders: Sequence[str] = (),
+    resume: bool = False,
     progress: TextIO = sys.stderr,
 ) -> bool:
     """One of the measurements; True if nothing failed.
 
     With ``groups`` or ``contenders`` only those are run, and ``save`` is left as it is.
+    ``resume`` takes runs that were done already on the same kernel.
     """
     runs = choose(RUNS[name](), groups, contenders)
     some = bool(groups or contenders)
     began = time.time()
-    rows = [_measure(run, f"{number}/{len(runs)}", progress) for number, run in enumerate(runs, 1)]
+    done = kept.Kept(name, resume=resume)
+    rows = []
+    for number, run in enumerate(runs, 1):
+        measured = partial(_measure, run, f"{number}/{len(runs)}", progress)
+        rows.append(done.get([build.kernel(run.contender.kernel).key, repr(run)], measured))
     # A part of the contenders cannot be judged.
     facts = {
         "schema": SCHEMA,
         "command": scenario.command_line(sys.argv),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
         "seconds": round(time.time() - began, 1),
+        "resumed": done.resumed,
         "host": scenario.host_info(),
-        **(derive(name, rows) if not contenders else part(name, rows)),
+        **(derive(name, rows) if not contenders else unjudged(name, rows)),
     }
     for title, table in tables(facts):
         print(f"\n{title or TITLES[name]}\n")
@@ -1021,7 +1041,7 @@ def measure(
     return not facts["failures"]
 
 
-def part(name: str, rows: list[Row]) -> dict[str, Any]:
+def unjudged(name: str, rows: list[Row]) -> dict[str, Any]:
     """Rows without the judgements for which others are needed."""
     return {
         "name": name,
@@ -1035,13 +1055,21 @@ def part(name: str, rows: list[Row]) -> dict[str, Any]:
 
 
 def migrc(
-    parts: Sequence[str], groups: Sequence[str], contenders: Sequence[str], save: Path
+    parts: Sequence[str],
+    groups: Sequence[str],
+    contenders: Sequence[str],
+    save: Path,
+    *,
+    resume: bool = False,
 ) -> bool:
     """The measurements that are named, all if none is."""
     for name in parts:
         if name not in PARTS:
             raise LabError(f"migrc has no part {name!r}", "there are: " + ", ".join(PARTS))
-    good = [measure(name, save, groups=groups, contenders=contenders) for name in parts or PARTS]
+    good = [
+        measure(name, save, groups=groups, contenders=contenders, resume=resume)
+        for name in parts or PARTS
+    ]
     if not all(good):
         raise LabError("these figures do not count", "the FAILED CHECK lines above say why")
     return True

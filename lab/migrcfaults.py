@@ -18,10 +18,11 @@ import shutil
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import build, cache, guest, ktap, selftests, topology
+from lab import build, cache, guest, kept, ktap, selftests, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.selftests import Program
@@ -275,18 +276,28 @@ def passed(row: dict[str, Any]) -> bool:
     return enough and row["clean"] and row["met"] > 0 and not row["problem"]
 
 
-def run(seeds: int, save: Path | None, switches: list[str] | None = None) -> bool:
+def run(
+    seeds: int,
+    save: Path | None,
+    switches: list[str] | None = None,
+    *,
+    resume: bool = False,
+) -> bool:
     """Every catch with so many seeds; True if all have passed()."""
     kernels = {name: build.kernel(name) for name in ("torture", "debug")}
     start = time.monotonic()
     rows = []
+    done = kept.Kept("migrc-faults", resume=resume)
     cleans: dict[tuple[str, str, int], dict[str, Any]] = {}
     for catch in CATCHES:
         if switches and catch.switch not in switches:
             continue
         # Those with the same test share its clean run.
         key = (catch.program, catch.test, catch.seconds)
-        row, cleans[key] = _one(kernels[catch.flavour], catch, seeds, cleans.get(key))
+        kernel = kernels[catch.flavour]
+        tests = str(selftests.programs(kernel, "migrc"))
+        one = partial(_one, kernel, catch, seeds, cleans.get(key))
+        row, cleans[key] = done.get([kernel.key, tests, repr(catch), str(seeds)], one)
         rows.append(row)
         print(f"[migrc-faults] {_words(rows[-1])}", flush=True)
     facts = {
@@ -295,6 +306,7 @@ def run(seeds: int, save: Path | None, switches: list[str] | None = None) -> boo
         "kernel": kernels["torture"].describe(),
         "timeout_s": TIMEOUT_S,
         "seconds": round(time.monotonic() - start),
+        "resumed": done.resumed,
         "rows": rows,
     }
     if save:
@@ -316,6 +328,11 @@ def _words(row: dict[str, Any]) -> str:
     )
 
 
+def _resumed(facts: dict[str, Any]) -> str:
+    resumed = facts.get("resumed")
+    return f", {resumed} of the rows in a run before, which was broken off" if resumed else ""
+
+
 def markdown(facts: dict[str, Any]) -> str:
     """The result as a page."""
     lines = [
@@ -323,7 +340,8 @@ def markdown(facts: dict[str, Any]) -> str:
         "# What the tests of MIGRC find",
         "",
         f"`{facts['command']}` on the kernel `torture` (fault_freeze: `debug`), in "
-        f"{facts['seconds'] / 60:.0f} minutes.  "
+        f"{facts['seconds'] / 60:.0f} minutes"
+        f"{_resumed(facts)}.  "
         "Each row is one",
         "safety step that was left out by its switch in `/sys/kernel/debug/migrc/`, and one",
         "selftest that must notice.  A run counts as caught if the test failed within "

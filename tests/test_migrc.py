@@ -12,12 +12,24 @@ import re
 import signal
 import subprocess
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import agent, cache, flushes, metrics, migrc, migrc_curve, programs, report, scenario
+from lab import (
+    agent,
+    cache,
+    flushes,
+    kept,
+    metrics,
+    migrc,
+    migrc_curve,
+    programs,
+    report,
+    scenario,
+)
 from lab.errors import LabError
 from lab.migrc import Row
 from lab.steps import Steps
@@ -385,6 +397,28 @@ def test_some_of_the_runs() -> None:
         migrc.choose(runs, [], ["maybe"])
     with pytest.raises(LabError, match="no part 'all'"):
         migrc.migrc(["all"], [], [], Path())
+
+
+def test_a_measurement_goes_on_where_it_was_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "sub", lambda name: tmp_path / name)
+    measured: list[str] = []
+
+    def measure(name: str) -> dict[str, str]:
+        measured.append(name)
+        return {"row": name}
+
+    for resume, again in ((True, ["a"]), (True, ["b"]), (False, ["a", "b"])):
+        measured.clear()
+        rows = kept.Kept("test", resume=resume)
+        names = ["a"] if again == ["a"] else ["a", "b"]
+        found = [rows.get(["kernel", name], partial(measure, name)) for name in names]
+        assert found == [{"row": name} for name in names]
+        assert measured == again
+        assert rows.resumed == len(names) - len(again)
+    kept.Kept("test", resume=True).get(["other kernel", "a"], partial(measure, "c"))
+    assert measured[-1] == "c"
 
 
 # --- what is judged ------------------------------------------------------------------
