@@ -187,6 +187,7 @@ def run(
             console_text, timed_out = _boot(argv, output_file, timeout_s, on_line)
         if not _emulator_lost_race(console_text):
             break
+        (out_dir / "console-lost.log").write_text(console_text, encoding="utf-8")
         print("the emulated CPUs raced over patched code; booting again", file=sys.stderr)
     seconds = time.monotonic() - start
     output_text = output_file.read_text(encoding="utf-8", errors="replace")
