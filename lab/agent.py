@@ -21,8 +21,8 @@ START and STOP markers itself (lab/workloads/common.h); for a program that
 does not know them the agent stops it (SIGSTOP) while it places, and emits
 the markers through labmark.
 
-With "steps" in the job, settings are changed while the workload runs (lab/steps.py),
-and the workload is told to end (SIGTERM) after the last.
+With "steps" in the job, settings are changed in between (lab/steps.py; the workload is
+stopped while they are written), and it is told to end (SIGTERM) after the last.
 
 Standard library, lab/damon.py and lab/steps.py only, and few wake-ups: Python is slow
 under emulation.
@@ -42,6 +42,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ from lab import damon
 from lab.steps import Steps
 
 SCHEMA = 1
+STOP_S = 0.1  # until a stopped job has left the kernel
 MIGRATE_PAGES = {"x86_64": 256, "aarch64": 238}
 # Counters worth keeping; everything else in /proc/vmstat is noise here.
 COUNTERS = re.compile(
@@ -318,6 +320,20 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It stands still, if it runs at all.
+
+        Settings that patch the kernel's code are better written then: QEMU's TCG may let a
+        CPU that executes that code run into a breakpoint (lab/guest.py).
+        """
+        self.signal_group(signal.SIGSTOP)
+        time.sleep(STOP_S)
+        try:
+            yield
+        finally:
+            self.signal_group(signal.SIGCONT)
+
     def kill(self) -> None:
         self.signal_group(signal.SIGKILL)
         self.process.wait()
@@ -486,7 +502,12 @@ def measure(
     if job["damon"]:
         prepare_damon(job["damon"])
     watch = start_watch(job, placed) if job["watch"] else None
-    steps = Steps(job.get("steps", []), counters, write_setting)
+
+    def write_stopped(path: str, value: str) -> None:
+        with workload.stopped():
+            write_setting(path, value)
+
+    steps = Steps(job.get("steps", []), counters, write_stopped)
     if job.get("revive"):
         revive()
     time.sleep(0.5)  # let per-CPU work of the placement drain
@@ -513,7 +534,10 @@ def measure(
         recorder.sample()
         now = time.monotonic()
         if steps.busy and not over:
+            where = steps.where
             steps.tick(now)
+            if steps.where != where:
+                say("step", name=steps.where)
             if not steps.busy:
                 workload.signal_group(signal.SIGTERM)
         if new is None:
@@ -538,8 +562,9 @@ def measure(
         found["watch"] = stop_watch(watch)
     if job["damon"]:
         found["damon"] = damon.stop(job["damon"], write_setting)
-    for path, value in job["leave"]:
-        write_setting(path, value)
+    with workload.stopped():
+        for path, value in job["leave"]:
+            write_setting(path, value)
     return found
 
 

@@ -531,6 +531,8 @@ class Live:
             self.phase, self._ops = "placed on the slow node", f"{event['share']:.1%}"
         elif kind == "start":
             self.phase, self._ops = "run", ""
+        elif kind == "step":
+            self.phase = f"run ({event['name']})"
         elif kind == "progress":
             self._ops = f"{event['ops']} ops in {event['t']:.0f} s"
         elif kind == "stop":

@@ -48,6 +48,11 @@ class Steps:
         """Was there anything to do at all?"""
         return bool(self._steps)
 
+    @property
+    def where(self) -> str:
+        """The step that is under way, and its part, for those who watch."""
+        return f"{self._left[0]['name']} {self._part}".strip() if self._left else ""
+
     def _enter(self, part: str, now: float, counts: dict[str, int]) -> None:
         self._part, self._began, self._first, self._held = part, now, counts, []
 
