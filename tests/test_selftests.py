@@ -27,7 +27,7 @@ TIER = (
 EDGE = (
     Program("promote_test", "revive", timeout_s=120),
     Program("kmmscand_edge_test", timeout_s=1000),
-    Program("kmmscand_rule_test", timeout_s=400),
+    Program("kmmscand_rule_test", timeout_s=450),
     Program("kmmscand_cache_test", timeout_s=400),
     Program("kmmscand_control_test", timeout_s=400),
 )
@@ -253,6 +253,7 @@ BROKEN_LONG = (
     ("one_look", "kmmscand_rule_test", "stream"),
     ("skip", "kmmscand_rule_test", "again"),
     ("rate", "kmmscand_rule_test", "rate"),
+    ("rate", "kmmscand_rule_test", "shared_rate"),
     ("forget", "kmmscand_rule_test", "forget"),
     ("policy", "kmmscand_rule_test", "bound"),
     ("policy", "kmmscand_rule_test", "task_bound"),

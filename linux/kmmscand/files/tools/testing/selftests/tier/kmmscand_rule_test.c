@@ -9,7 +9,7 @@
  *
  *   stream		fault_one_look
  *   again		fault_skip
- *   rate		fault_rate
+ *   rate, shared_rate	fault_rate
  *   promoter_cpu	fault_cpu
  *   forget		fault_forget
  *   bound, task_bound, cpuset, read_once	fault_policy
@@ -29,6 +29,10 @@
 /* Per-CPU lists of free pages; 8 makes them as long as they can be */
 #define PCP_HIGH	"/proc/sys/vm/percpu_pagelist_high_fraction"
 #define CGROUPS		"/tmp/kmmscand_rule_test"
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
+#define BALANCING_RATE	BALANCING "_promote_rate_limit_MBps"
+/* With so much free memory on the fast node NUMA balancing keeps to no limit. */
+#define BALANCING_FREE_KB	1048576L
 
 /* Pages on the slow node, or NULL and the test has been skipped. */
 static char *map_slow(size_t len)
@@ -124,6 +128,86 @@ static void test_rate(void)
 	ok &= moved >= limit / 8 && moved <= 2 * limit;
 	enable(false);
 	ksft_test_result(ok, "promotion keeps to its rate\n");
+	unmap_on(p, len);
+}
+
+static long free_kb(int nid)
+{
+	char path[64], line[128];
+	long kb = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), NODES "node%d/meminfo", nid);
+	f = fopen(path, "r");
+	while (f && kb < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Node %*d MemFree: %ld kB", &kb) != 1)
+			kb = -1;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/*
+ * Keep pages hot for so long, or until @most have been promoted, by whomever.  Returns how
+ * many were.
+ */
+static long promote_by_all(const char *addr, size_t len, double seconds, long most)
+{
+	long all = event_count("pgpromote_success"), ours = event_count("tier_promote_success");
+	long faults = event_count("numa_hint_faults");
+	double start = now(), end = start + seconds;
+	long promoted = 0;
+
+	/* Without sleeping: NUMA balancing scans by the CPU time of the task. */
+	while (now() < end && promoted < most) {
+		touch(addr, len);
+		promoted = event_count("pgpromote_success") - all;
+	}
+	ksft_print_msg("%ld pages promoted in %.1f s, %ld of them by kmmscand, %ld hint faults\n",
+		       promoted, now() - start, event_count("tier_promote_success") - ours,
+		       event_count("numa_hint_faults") - faults);
+	return promoted;
+}
+
+/*
+ * NUMA balancing and kmmscand both want to promote more than either may.  With a limit for
+ * each they would promote twice as much.
+ */
+static void test_shared_rate(void)
+{
+	const size_t len = 64 * MB;
+	const double seconds = 12;
+	/* A window of a second may begin or end outside; and batches can be too large. */
+	const long limit = (seconds + 1) * PER_MB * 5 / 4;
+	long faults, promoted;
+	char *p = map_slow(len);
+	bool ok;
+
+	if (!p)
+		return;
+	if (free_kb(fast) > BALANCING_FREE_KB) {
+		ksft_test_result_skip("too much free memory on the fast node\n");
+		goto unmap;
+	}
+	if (change(BALANCING_RATE, "1") || change(BALANCING, "2")) {
+		ksft_test_result_skip("no NUMA balancing (CONFIG_NUMA_BALANCING)\n");
+		goto unmap;
+	}
+	ok = !set("promote_rate_mbps", "1");
+	ok &= !enable(true);
+	faults = event_count("numa_hint_faults");
+	promoted = promote_by_all(p, len, seconds, len / PAGE);
+	faults = event_count("numa_hint_faults") - faults;
+	ksft_print_msg("%ld are allowed\n", limit);
+	/* NUMA balancing alone would have had enough to promote. */
+	ok &= promoted >= limit / 8 && promoted <= limit && faults >= limit;
+	/* It was for the limit that there were no more. */
+	ok &= !write_file(BALANCING_RATE, "65536");
+	ok &= !write_file(KMMSCAND "promote_rate_mbps", "65536");
+	ok &= promote_by_all(p, len, 2 * seconds, 2 * limit) > limit;
+	enable(false);
+	ksft_test_result(ok, "promotion has one rate for kmmscand and NUMA balancing\n");
+unmap:
 	unmap_on(p, len);
 }
 
@@ -372,6 +456,7 @@ static const struct tier_test tests[] = {
 	{ "stream", test_stream },
 	{ "again", test_again },
 	{ "rate", test_rate },
+	{ "shared_rate", test_shared_rate },
 	{ "promoter_cpu", test_promoter_cpu },
 	{ "forget", test_forget },
 	{ "bound", test_bound },
