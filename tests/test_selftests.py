@@ -28,6 +28,7 @@ EDGE = (
     Program("promote_test", "revive", timeout_s=120),
     Program("kmmscand_edge_test", timeout_s=1000),
     Program("kmmscand_rule_test", timeout_s=450),
+    Program("kmmscand_reclaim_test", timeout_s=400),
     Program("kmmscand_cache_test", timeout_s=400),
     Program("kmmscand_control_test", timeout_s=400),
 )
