@@ -2,7 +2,8 @@
 /*
  * kmmscand and reclaim, with NUMA balancing off: promotion leaves what is below the high
  * watermark of a fast node alone; kswapd makes room for it by demotion, and only if that is
- * enabled; kswapd keeps the promo watermark while kmmscand is on, and only then.
+ * enabled; kswapd keeps the promo watermark while kmmscand is on, and only then.  What MGLRU
+ * finds accessed when it walks page tables counts as if kmmscand had found it.
  *
  * A node with room in any of its zones counts as one that has room, and kswapd is content when
  * any zone has enough.  So that all is about the largest one, the others are reserved.
@@ -17,6 +18,8 @@
 #define VM		"/proc/sys/vm/"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define PROMOTE		"/sys/kernel/debug/tier/promote"
+#define LRU_GEN		"/sys/kernel/debug/lru_gen"
+#define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
 
 /* Hot, slow at first */
 #define SET		(24 * MB)
@@ -30,6 +33,14 @@
 /* Until kswapd has done what it wants, and how long it is idle then */
 #define SETTLE_S	40
 #define IDLE_S		1
+
+/* How long nothing must be promoted */
+#define STAY_S		12
+/*
+ * A score that no page gets of a process that is scanned once in ten epochs: three close visits
+ * give six bits of history out of eight, and a point more
+ */
+#define TOO_HIGH	"8"
 
 static char *hog;
 static size_t hog_len;
@@ -204,9 +215,108 @@ unmap:
 		unmap_on(p, BY_HAND);
 }
 
+/* Let MGLRU walk the page tables for the pages of a node, as if reclaim needed it. */
+static bool age(int nid)
+{
+	unsigned long seq, newest = 0;
+	char line[256], path[128];
+	unsigned int id, root = 0;
+	bool here = false;
+	int node = -1;
+	FILE *f = fopen(LRU_GEN, "r");
+
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "memcg %u %127s", &id, path) == 2) {
+			here = !strcmp(path, "/");
+			if (here)
+				root = id;
+		} else if (sscanf(line, " node %d", &node) != 1 && here && node == nid &&
+			   sscanf(line, " %lu", &seq) == 1) {
+			newest = seq;
+		}
+	}
+	fclose(f);
+	/* Anonymous pages, too, and all page tables */
+	snprintf(line, sizeof(line), "+ %u %d %lu 1 1", root, nid, newest);
+	return !write_file(LRU_GEN, line);
+}
+
+/*
+ * Touch pages again and again, and have MGLRU age them each time if @aged, until most have
+ * been promoted.  Returns how many were, or -1 if that cannot be done.
+ *
+ * Nobody but kmmscand flushes the TLB after clearing an Accessed bit, so that is done here.
+ */
+static long use(char *p, size_t len, double seconds, bool aged)
+{
+	double end = now() + seconds, next = now() + 0.3;
+	long moved = 0;
+
+	while (now() < end && moved * PAGE < len / 10 * 9) {
+		if (mprotect(p, len, PROT_READ) || mprotect(p, len, PROT_READ | PROT_WRITE))
+			return -1;
+		touch(p, len);
+		if (aged && !age(slow))
+			return -1;
+		usleep(10000);
+		if (now() >= next || now() >= end) {
+			moved = count_on(p, len, fast);
+			next = now() + 0.3;
+		}
+	}
+	return moved;
+}
+
+/*
+ * The process is scanned only every ten epochs.  By that no page gets a high score, however
+ * hot it is, as long as kmmscand is the only one that looks.  MGLRU's walks see the accesses
+ * in each epoch.
+ */
+static void test_aged(void)
+{
+	const size_t len = 4 * MB;
+	long alone, aged = -1, young;
+	char *p = map_on(len, slow, false);
+	bool ok;
+
+	if (!p || count_on(p, len, slow) < len / PAGE) {
+		ksft_test_result_skip("no memory on the slow node\n");
+		goto unmap;
+	}
+	fill(p, len);
+	if (access(LRU_GEN, W_OK) || change(LRU_GEN_ENABLED, "7") ||
+	    prctl(PR_SET_TIER_SCAN, PR_TIER_SCAN_MAX, 0, 0, 0)) {
+		ksft_test_result_skip("no MGLRU (CONFIG_LRU_GEN, mounted debugfs)\n");
+		goto unmap;
+	}
+	ok = !set("hot_threshold", TOO_HIGH);
+	young = event_count("kmmscand_pte_young");
+	ok &= !enable(true);
+	alone = use(p, len, STAY_S, false);
+	young = event_count("kmmscand_pte_young") - young;
+	/* A record has to be there before MGLRU can add to it. */
+	ok &= young >= (long)(len / PAGE);
+	if (ok)
+		aged = use(p, len, 2 * ARRIVE_S, true);
+	ok &= !enable(false);
+	ksft_print_msg("of %lu pages %ld were promoted, with %ld found by kmmscand, then %ld\n",
+		       len / PAGE, alone, young, aged);
+	ok &= alone >= 0 && alone <= (long)(len / PAGE / 50);
+	ok &= aged >= (long)(len / PAGE * 9 / 10);
+	ok &= intact(p, len);
+	ksft_test_result(ok, "what MGLRU's walks find accessed makes pages hot\n");
+	prctl(PR_SET_TIER_SCAN, PR_TIER_SCAN_DEFAULT, 0, 0, 0);
+unmap:
+	if (p)
+		unmap_on(p, len);
+}
+
 static const struct tier_test tests[] = {
 	{ "watermark", test_watermark },
 	{ "headroom", test_headroom },
+	{ "aged", test_aged },
 };
 
 int main(int argc, char **argv)
