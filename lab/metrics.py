@@ -57,6 +57,11 @@ STEADY_ACCESSES = 0.05  # by so much at most the counted accesses per operation 
 KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
 SAME_RATIO = 0.005  # variants this near to the best ratio are ranked by their time
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
+# What kmmscand was posted with (RFC of 2024-12-01), against NUMA balancing in mode 2: for each
+# scenario with the same job the changes at 8 and at 32 GB.
+CLAIMED = {"uniform": {"overhead": (-0.788, -0.142), "completion": (-0.149, -0.072)}}
+# The kinds of work that its overhead counts: scanning, and hint faults or what is instead
+CLAIMED_WORK = ("scan", "fault", "migration")
 # Columns of a point of run["access"]; the last two only if there are several sockets.
 TIME, FAST, SLOW, LOCAL, WAITED = range(5)
 
@@ -560,6 +565,37 @@ def overhead(
         }
         for name, kinds in counts.items()
         if name != idle[0]
+    }
+
+
+def against_numab2(result: dict[str, Any]) -> dict[str, float | None]:
+    """By which share tiershift needs more than NUMA balancing, of what kmmscand's post claims.
+
+    {} unless the scenario is the post's and both have been measured; of a stored result, too.
+    """
+    names = {run["mode"]: run["name"] for run in reversed(result["contenders"])}
+    if result["scenario"] not in CLAIMED or not {"numab2", "tiershift"} <= names.keys():
+        return {}
+    found = result["metrics"]
+
+    def change(mine: float | None, theirs: float | None) -> float | None:
+        return None if mine is None or not theirs or theirs < 0 else mine / theirs - 1
+
+    def work(mode: str, places: tuple[str, ...]) -> float | None:
+        kinds = found["overhead"].get(names[mode])
+        if kinds is None:
+            return None
+        return float(sum(kinds[kind][place] for kind in CLAIMED_WORK for place in places))
+
+    def time(mode: str) -> float | None:
+        value: float | None = found["figures"][names[mode]].get("memory_kernel_time")
+        return value
+
+    everywhere = ("process app", "process other", "thread app", "thread other")
+    return {
+        "overhead": change(work("tiershift", everywhere), work("numab2", everywhere)),
+        "of_app": change(work("tiershift", everywhere[:1]), work("numab2", everywhere[:1])),
+        "completion": change(time("tiershift"), time("numab2")),
     }
 
 

@@ -567,6 +567,54 @@ def test_overhead_by_kind_and_place(tmp_path: Path) -> None:
     assert [item.text for item in plot.iter() if item.text in ("3.2", "0.4")] == ["3.2", "0.4"]
 
 
+def test_claim_of_the_post_is_beside_what_was_found(tmp_path: Path) -> None:
+    none = with_kinds(contender("none", "none", 1_000_000, 0, None))
+    rival = with_kinds(
+        contender("n2", "numab2", 5_000_000, 9, 20.0),
+        scan=(200_000, 0, 0, 0),
+        fault=(300_000, 0, 0, 0),
+        migration=(1_500_000, 0, 0, 0),
+        reclaim=(0, 0, 0, 7_000_000),
+    )
+    ours = with_kinds(
+        contender("ours", "tiershift", 1_000_000, 9, 20.0),
+        scan=(0, 0, 0, 300_000),
+        fault=(200_000, 0, 0, 0),
+        migration=(0, 0, 0, 1_000_000),
+    )
+    made = result(none, rival, ours)
+    # Another job than the post's
+    assert metrics.against_numab2(made) == {} and report.claim_table(made) == []
+    assert "post" not in report.markdown(made)
+    made["scenario"] = "uniform"
+    found = metrics.against_numab2(made)
+    assert found["overhead"] == pytest.approx(-0.25)
+    assert found["of_app"] == pytest.approx(-0.9)
+    figures = made["metrics"]["figures"]
+    assert found["completion"] == pytest.approx(
+        figures["ours"]["memory_kernel_time"] / figures["n2"]["memory_kernel_time"] - 1
+    )
+    assert report.claim_table(made)[1:3] == [
+        ["overhead: scanning and migration", "-78.8%", "-14.2%", "-25.0%"],
+        ["  of that, by processes on app CPUs", "-", "-", "-90.0%"],
+    ]
+    # It is rendered from what is stored, which does not have it.
+    report.write(made, tmp_path)
+    assert "-78.8%" not in (tmp_path / "uniform.json").read_text()
+    assert "| claim, 8 GB |" in (tmp_path / "uniform.md").read_text()
+    assert report.claim_table(report.read(tmp_path, "uniform")) == report.claim_table(made)
+    # What has not been measured is not zero.
+    made["metrics"]["overhead"] = {}
+    assert report.claim_table(made)[1] == [
+        "overhead: scanning and migration",
+        "-78.8%",
+        "-14.2%",
+        "-",
+    ]
+    made["contenders"].remove(rival)
+    assert report.claim_table(made) == []
+
+
 def test_no_overhead_without_a_baseline_or_counts(tmp_path: Path) -> None:
     alone = result(with_kinds(contender("n2", "numab2", 1, 9, 20.0)))
     assert alone["metrics"]["overhead"] == {}
