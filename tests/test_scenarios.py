@@ -52,7 +52,7 @@ def test_every_scenario_is_valid() -> None:
     assert {"redis", "zipf-4k", "hotcold-4k", "hotcold-thp", "uniform", "stream", "pingpong"} <= (
         set(names)
     )
-    for name in ("zipf-4k", "hotcold-4k"):
+    for name in ("zipf-4k", "hotcold-4k", "hotcold-thp"):
         assert any(c.mode == "oracle" for c in scenario.load(name).contender)
     assert [c.name for c in scenario.load("redis").contender if not c.bench_only] == [
         *("none", "numab2", "tiershift"),
