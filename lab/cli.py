@@ -27,6 +27,7 @@ from lab import (
     scenario,
     soak,
     source,
+    thp,
     topology,
     tree,
 )
@@ -166,6 +167,11 @@ def run_readcost(_args: argparse.Namespace) -> int:
     return 0 if readcost.readcost(RESULTS) else 1
 
 
+def run_thp(_args: argparse.Namespace) -> int:
+    """make thp: large folios before and after promotion."""
+    return 0 if thp.thp(RESULTS) else 1
+
+
 def run_migrc(args: argparse.Namespace) -> int:
     """make migrc: flushes with MIGRC and without, how that grows, and what it costs."""
     good = migrc.migrc(args.parts, args.group, args.contender, RESULTS, resume=args.resume)
@@ -300,6 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("switch", nargs="*", help="default: all")
     _add_resume(command)
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
+    add("thp", run_thp, "large folios before and after promotion, by size, into docs/results")
     command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
     command.add_argument("parts", nargs="*", metavar="PART", help=", ".join(migrc.PARTS))
     for option, text in (("--group", "of runs"), ("--contender", "in each group")):
