@@ -406,12 +406,44 @@ static bool move_to_slow(char *addr, size_t len)
 	       !syscall(__NR_mbind, addr, len, MPOL_DEFAULT, NULL, 0UL, 0UL);
 }
 
-/* A thread on each node, and each has half of the memory to itself. */
-static bool each_its_half(char *p, int first, int second)
+/*
+ * Passes over an address space with a split vote until its pages know who uses them: some until
+ * they are hot, one that asks, and some until what was known before is no longer believed.
+ */
+#define SETTLE_PASSES	20
+
+/*
+ * Until there have been so many, whatever an epoch is on this machine.  To look takes CPU time,
+ * too, and may not tip the vote.
+ */
+static void wait_passes(long nr)
+{
+	long end_nr = event_count("kmmscand_target_split") + nr;
+	double end = now() + ARRIVE_S;
+
+	while (now() < end && event_count("kmmscand_target_split") < end_nr)
+		usleep(300000);
+}
+
+/* Until pages have been made inaccessible; false if none have */
+static bool wait_asked(long hints)
+{
+	double end = now() + ARRIVE_S;
+
+	while (now() < end && event_count("kmmscand_target_hint") <= hints)
+		usleep(300000);
+	return event_count("kmmscand_target_hint") > hints;
+}
+
+/*
+ * A thread on each node, and each has half of the memory to itself.  With @again, what was told
+ * before is to be forgotten, and nothing is promoted until somebody is asked.
+ */
+static bool each_its_half(char *p, int first, int second, bool again)
 {
 	struct heater heater[2];
 	char rate[16];
-	long all;
+	long all, hints;
 	bool ok;
 
 	if (!start_heater(&heater[0], p, 2 * HUGE, first) ||
@@ -420,12 +452,20 @@ static bool each_its_half(char *p, int first, int second)
 	/* To move the pages takes CPU time, too: nothing is promoted before some votes without. */
 	ok = read_file(KMMSCAND "promote_rate_mbps", rate, sizeof(rate));
 	ok &= !write_file(KMMSCAND "promote_rate_mbps", "0");
+	hints = event_count("kmmscand_target_hint");
 	ok &= move_to_slow(p, 4 * HUGE);
 	all = all_promoted(p, 4 * HUGE);
 	ok &= is_on() || !enable(true);
 	sleep(5);
+	if (again && !wait_asked(hints)) {
+		ksft_print_msg("nobody was asked again\n");
+		ok = false;
+	}
+	if (ok)
+		wait_passes(SETTLE_PASSES);
 	ok &= !write_file(KMMSCAND "promote_rate_mbps", rate);
-	wait_promoted(all);
+	if (ok)
+		wait_promoted(all);
 	ok &= stop_heaters(heater, 2);
 	ok &= right(p, 2 * HUGE, first);
 	return ok & right(p + 2 * HUGE, 2 * HUGE, second);
@@ -443,7 +483,7 @@ static void test_confirm(void)
 	ok &= !set("target_confirm_1in", "16") && run_on(near);
 	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
 	balancing = event_count("numa_hint_faults");
-	ok &= each_its_half(p, near, far);
+	ok &= each_its_half(p, near, far, false);
 	ksft_print_msg("%ld pages were made inaccessible, %ld faults\n",
 		       event_count("kmmscand_target_hint") - hints,
 		       event_count("kmmscand_target_hint_fault"));
@@ -468,9 +508,9 @@ static void test_swap(void)
 	/* Slow machines make epochs longer. */
 	ok &= !set("target_confirm_1in", "16") && !set("scan_period_ms", "100") && run_on(near);
 	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
-	ok &= each_its_half(p, near, far);
+	ok &= each_its_half(p, near, far, false);
 	sleep(EXPIRE_S);
-	ok &= each_its_half(p, far, near);
+	ok = ok && each_its_half(p, far, near, true);
 	enable(false);
 	ksft_test_result(ok, "what hint faults have told is not believed for ever\n");
 	unmap_on(p, 4 * HUGE);
@@ -497,7 +537,7 @@ static void test_balancing(void)
 		return;
 	}
 	promoted = event_count("tier_promote_success");
-	each_its_half(p, near, far);
+	each_its_half(p, near, far, false);
 	promoted = event_count("tier_promote_success") - promoted;
 	hints = event_count("kmmscand_target_hint") - hints;
 	ksft_print_msg("%ld pages were promoted, %ld made inaccessible by kmmscand\n", promoted,
