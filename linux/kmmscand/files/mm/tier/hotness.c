@@ -364,7 +364,7 @@ out:
  * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
  * @second: likewise, and true for hotness_touch()
  * @aim:    slot, and whether the page may go elsewhere; see target.h
- * @was:    @aim of the same address space in its last pass
+ * @was:    @aim of the same address space in its last pass, or TARGET_SOLE
  *
  * Before the touch, so that no page is promoted before it is known where it may go.
  *

@@ -786,6 +786,13 @@ static void merge_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(0, a, a, 9)), a);
 	/* It moves. */
 	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(a, b, a, false)), b);
+	/* It has learned better since, it is bound no more, it goes on waiting. */
+	KUNIT_EXPECT_EQ(test, target_merge(a, b, TARGET_SOLE, false), b);
+	KUNIT_EXPECT_EQ(test, target_merge(a | TARGET_DOUBT, b, TARGET_SOLE, false), b);
+	KUNIT_EXPECT_EQ(test, target_merge(a | strict, b, TARGET_SOLE, false), b);
+	KUNIT_EXPECT_EQ(test, target_merge(b, wait, TARGET_SOLE, false), b);
+	KUNIT_EXPECT_FALSE(test, target_stays(merge_times(0, wait, TARGET_SOLE, 4)));
+	KUNIT_EXPECT_TRUE(test, target_stays(merge_times(0, wait, TARGET_SOLE, 3)));
 	/* Two users */
 	known = target_merge(a, b, b, false);
 	KUNIT_EXPECT_EQ(test, target_wanted(known), any);

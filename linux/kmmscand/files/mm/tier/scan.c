@@ -256,7 +256,8 @@ static bool kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 		return false;
 	if (target_matters())
 		hotness_aim(pfn, w->look == KMMSCAND_SINCE ? hotness_epoch() : pass->looked,
-			    w->look != KMMSCAND_FIRST, w->aim, w->was);
+			    w->look != KMMSCAND_FIRST, w->aim,
+			    folio_likely_mapped_shared(folio) ? w->was : TARGET_SOLE);
 	if (w->look == KMMSCAND_SINCE)
 		score = hotness_touch(pfn, pass->shift);
 	else

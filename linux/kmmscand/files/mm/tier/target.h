@@ -35,6 +35,9 @@ struct task_struct;
 /* More fast nodes than these have no slot; they get what finds no room elsewhere. */
 #define TARGET_SLOTS		0x1d
 
+/* For target_merge(): there is only one user, who cannot disagree with others. */
+#define TARGET_SOLE		0xff
+
 /* A vote is clear if so many percent agree. */
 #define TARGET_CLEAR_PCT	60
 
@@ -42,7 +45,7 @@ struct task_struct;
  * target_merge - a page was touched by somebody who wants it somewhere
  * @old:   what is known of the page, 0 if that is of a former owner
  * @aim:   slot that the user wants, and whether the page may go elsewhere
- * @was:   @aim of the same user in its last pass
+ * @was:   @aim of the same user in its last pass, or TARGET_SOLE
  * @again: the page has been recorded in this look already
  *
  * Users are address spaces.  If they disagree, the page is in doubt until only one of
@@ -62,6 +65,8 @@ static inline u8 target_merge(u8 old, u8 aim, u8 was, bool again)
 		return aim;
 	if ((old & TARGET_AIM) == aim)
 		return !again && old >= TARGET_ONE_DOUBT ? old - TARGET_ONE_DOUBT : old;
+	if (was == TARGET_SOLE)
+		return aim;
 	/* Who is bound decides for who is not. */
 	if (old & ~aim & TARGET_STRICT)
 		return old;
