@@ -25,6 +25,7 @@ from lab import (
     refault,
     report,
     scenario,
+    shares,
     soak,
     source,
     thp,
@@ -172,6 +173,14 @@ def run_thp(_args: argparse.Namespace) -> int:
     return 0 if thp.thp(RESULTS) else 1
 
 
+def run_shares(args: argparse.Namespace) -> int:
+    """make shares: what memory control groups get of what is promoted."""
+    whole = args.runs >= shares.RUNS
+    if not whole:
+        print("fewer runs: docs/results is left as it is")
+    return 0 if shares.measure(args.runs, RESULTS if whole else None) else 1
+
+
 def run_migrc(args: argparse.Namespace) -> int:
     """make migrc: flushes with MIGRC and without, how that grows, and what it costs."""
     good = migrc.migrc(args.parts, args.group, args.contender, RESULTS, resume=args.resume)
@@ -307,6 +316,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_resume(command)
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
     add("thp", run_thp, "large folios before and after promotion, by size, into docs/results")
+    command = add("shares", run_shares, "what groups get by weight and limit, into docs/results")
+    command.add_argument("--runs", type=int, default=shares.RUNS)
     command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
     command.add_argument("parts", nargs="*", metavar="PART", help=", ".join(migrc.PARTS))
     for option, text in (("--group", "of runs"), ("--contender", "in each group")):
