@@ -55,6 +55,7 @@ MOVED = 0.05  # a ratio that rose by less has no convergence time
 SERIES_POINTS = 1200
 STEADY_ACCESSES = 0.05  # by so much at most the counted accesses per operation may differ
 KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
+OFF = "off"  # contender that is tiershift without what the scenario is about
 SAME_RATIO = 0.005  # variants this near to the best ratio are ranked by their time
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
 # What kmmscand was posted with (RFC of 2024-12-01), against NUMA balancing in mode 2: for each
@@ -670,6 +671,14 @@ def _better_rivals(result: dict[str, Any], name: str) -> list[str]:
     ]
 
 
+def _little_over_off(figures: dict[str, Any], name: str, gain: float) -> list[str]:
+    """Is the hit ratio at the end better by that much than with what is measured off?"""
+    mine, off = (figures.get(key, {}).get("hit_ratio_end") for key in (name, OFF))
+    if mine is not None and off is not None and mine - off >= gain:
+        return []
+    return [f"{name}: hit ratio {mine}, and {off} with it off, wanted {gain:g} more"]
+
+
 def check(result: dict[str, Any]) -> list[str]:
     """What does not hold; an empty list means that the comparison counts."""
     rules, figures = result["setup"]["check"], result["metrics"]["figures"]
@@ -703,9 +712,14 @@ def check(result: dict[str, Any]) -> list[str]:
         low = rules["min_hit_ratio"]
         if low and run["mode"] == "tiershift" and (row.get("hit_ratio_end") or 0) < low:
             failures.append(f"{name}: hit ratio {row.get('hit_ratio_end')} is below {low}")
+        # Results of before have no such rule.
+        gain = rules.get("min_over_off", 0.0)
+        if gain and run["mode"] == "tiershift" and name != OFF:
+            failures += _little_over_off(figures, name, gain)
         again, limit = row.get("again_share") or 0, rules["max_promoted_again"]
-        if limit and run["mode"] == "tiershift" and again > limit:
-            failures.append(f"{name}: {again:.1%} of what was promoted had been before")
+        if limit and run["mode"] == "tiershift" and (again > limit or "moved_up" not in row):
+            found = f"{again:.1%}" if "moved_up" in row else "an unknown share"
+            failures.append(f"{name}: {found} of what was promoted had been before")
         if rules["no_rival_better"] and run["mode"] == "tiershift":
             failures += _better_rivals(result, name)
         times, limit = row.get("t90_again_times"), rules["max_again_times"]

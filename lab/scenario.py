@@ -156,6 +156,7 @@ class Check:
     max_promoted_share: float = 0.0
     same_huge_pages: bool = False
     min_hit_ratio: float = 0.0
+    min_over_off: float = 0.0
     max_promoted_again: float = 0.0
     no_rival_better: bool = False
     max_again_times: float = 0.0

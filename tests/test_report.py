@@ -414,6 +414,16 @@ def test_pages_promoted_again_fail_the_check() -> None:
     assert "10.1% of what was promoted" in many["failures"][0]
     assert few["metrics"]["figures"]["ours"]["again_share"] == 0.1
     assert not result(watched(0, 0), max_promoted_again=0.1)["failures"]
+    blind = result(contender("ours", "tiershift", 1, 200, None), max_promoted_again=0.1)
+    assert "an unknown share" in blind["failures"][0]
+
+
+def test_what_is_as_good_when_off_fails_the_check() -> None:
+    off, ours = (contender(name, "tiershift", 1, 200, 5) for name in ("off", "ours"))
+    worse = contender("off", "tiershift", 1, 200, None)
+    assert not result(worse, ours, min_over_off=0.5)["failures"]
+    assert len(result(off, ours, min_over_off=0.5)["failures"]) == 1
+    assert "None with it off" in result(ours, min_over_off=0.5)["failures"][0]
 
 
 def test_a_better_rival_fails_the_check() -> None:
