@@ -44,3 +44,11 @@ def test_no_ktap_counts_by_exit_code() -> None:
     assert parse("hello\n", 0)[0].outcome == "pass"
     assert parse("hello\n", 2)[0].outcome == "fail"
     assert parse("needs root\n", 4) == [Case("all", "skip", "needs root")]
+
+
+def test_a_program_that_is_killed_has_no_case_of_its_own() -> None:
+    for text in ("TAP version 13\n1..1\n# working\n", "", "TAP version 13\n"):
+        (case,) = parse(text, 124)
+        assert case.outcome == "fail" and case.name in ("plan", "exit code")
+    (case,) = parse("1..1\nnot ok 1 what it is about\n", 1)
+    assert case.outcome == "fail" and case.name not in ("plan", "exit code")
