@@ -538,6 +538,10 @@ def measure(
             steps.tick(now)
             if steps.where != where:
                 say("step", name=steps.where)
+            # Without demotion there is no promotion either, and no step would end.
+            if job.get("revive") and steps.busy and gave_up():
+                revive()
+                found["revived"] = found.get("revived", 0) + 1
             if not steps.busy:
                 workload.signal_group(signal.SIGTERM)
         if new is None:

@@ -156,6 +156,7 @@ def measure_size(
         "seconds": found["seconds_total"],
         "free_mb": agent["environment"]["nodes"]["node0"]["free_kb"] // 1024,
         "verified": agent["workload"]["verified"],
+        "revived": agent.get("revived", 0),
         "steps": agent["steps"],
     }
 
@@ -378,6 +379,12 @@ def markdown(facts: dict[str, Any]) -> str:
     ]
     for row in rows:
         text += [f"## Fast node of {row['size_mb']} MiB", "", *report.markdown_rows(table(row)), ""]
+        if row.get("revived"):
+            text += [
+                f"kswapd had given up {row['revived']} times, and was set going again by reclaim "
+                "of 1 MiB.",
+                "",
+            ]
     kernel = rows[0]["kernel"]
     text += [
         f"- The scenario `lookup` with {VCPUS} CPUs and as many threads. About {ROOM_MB} MiB of "

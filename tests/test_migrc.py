@@ -779,6 +779,7 @@ def curve_row(saved: dict[tuple[int, int], int], **more: Any) -> migrc_curve.Row
         "seconds": 100.0,
         "free_mb": 160,
         "verified": True,
+        "revived": 3,
         "steps": [
             one("warm", 5),
             one("off", 990),
@@ -871,6 +872,7 @@ def test_page_of_the_curve(tmp_path: Path) -> None:
     migrc_curve.write(made, tmp_path)
     page = (tmp_path / "migrc-curve.md").read_text()
     assert "## Fast node of 8192 MiB" in page and "(migrc-curve.svg)" in page
+    assert page.count("kswapd had given up 3 times") == 2
     assert "are 128 pages and 100 ms (flushes 95.5% less, at most 100 KiB seen held)" in page
     line = next(line for line in page.splitlines() if line.startswith("| 128 pages, 100 ms"))
     assert "| 4.50 | 95.5% |" in line and "cap 9,000" in line
