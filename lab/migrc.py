@@ -65,7 +65,7 @@ RATE = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps"
 VCPUS = (2, 4, 8, 16)
 FEW_VCPUS = 4
 RATES = (1, 2, 4)  # MiB per second; without a limit is among VCPUS
-GROWTH_OPS = 4_000_000
+GROWTH_OPS = 2_000_000
 CPU_OPS = 1_200_000
 PLUGINS = ("insn", "tlb")
 
