@@ -112,7 +112,10 @@ active proctype cap()
 	migrc_flush_all()
 }
 
-/* offline_pages(), alloc_contig_range() */
+/*
+ * offline_pages(); alloc_contig_range(), which has isolated the block by then, and gives up
+ * if it is not free after one round
+ */
 active proctype isolate()
 {
 	bool queued;

@@ -26,8 +26,9 @@
  * again may be queued while a drain is under way); it is not counted as free; kswapd, before
  * it looks whether the node is balanced, drains if that would balance it, if there is nearly
  * nothing free, and before it counts a failure; allocations that are not costly drain before
- * they reclaim, and everybody who wants certain page frames does so in
- * lru_add_drain_all(), alloc_contig_range(), memory_failure() and soft_offline_page().
+ * they reclaim, and all before somebody is killed; and everybody who wants certain page frames
+ * does so in lru_add_drain_all(), alloc_contig_range(), memory_failure() and
+ * soft_offline_page().
  *
  * With plain folio_put() it does not matter who else holds a reference to a source (somebody
  * who walks page frames, say): it is freed when the last one is gone.
@@ -67,7 +68,8 @@ static DEFINE_MUTEX(migrc_flush_mutex);
 static struct arch_tlbflush_unmap_batch migrc_cpus;
 static LIST_HEAD(migrc_sources);
 static LIST_HEAD(migrc_flushed);	/* sources that no TLB has any more */
-static unsigned int migrc_nr[MAX_NUMNODES];
+static unsigned int migrc_nr[MAX_NUMNODES];		/* of migrc_sources */
+static unsigned int migrc_nr_flushed[MAX_NUMNODES];	/* of migrc_flushed */
 static unsigned int migrc_nr_all;
 
 /* Under migrc_flush_mutex: the CPUs that are being flushed */
@@ -197,6 +199,19 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 	migrc_arm();
 }
 
+/* Under migrc_lock: what is flushed already is about to be freed */
+static void migrc_take_flushed(struct list_head *sources)
+{
+	list_splice_init(&migrc_flushed, sources);
+	memset(migrc_nr_flushed, 0, sizeof(migrc_nr_flushed));
+}
+
+/* Sources of a node that a drain would free, or a worker is going to */
+static unsigned int migrc_nr_node(int nid)
+{
+	return READ_ONCE(migrc_nr[nid]) + READ_ONCE(migrc_nr_flushed[nid]);
+}
+
 /*
  * Under migrc_flush_mutex.  With @owed these CPUs are flushed, and serve if that leaves out
  * none that has to be; sources are left to migrc_release_fn().  Returns whether anything was
@@ -216,12 +231,13 @@ static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_un
 		     !migrc_fault(ALONG)))
 			goto nothing;
 		migrc_flushing = *owed;
+		memcpy(migrc_nr_flushed, migrc_nr, sizeof(migrc_nr));
 	} else {
 		/* Somebody else may have been faster. */
 		if (seq == migrc_done && list_empty(&migrc_sources) && list_empty(&migrc_flushed))
 			goto nothing;
 		migrc_flushing = migrc_cpus;
-		list_splice_init(&migrc_flushed, &sources);
+		migrc_take_flushed(&sources);
 	}
 	cpumask_clear(&migrc_cpus.cpumask);
 	list_splice_init(&migrc_sources, &sources);
@@ -261,7 +277,7 @@ static void migrc_release_fn(struct work_struct *work)
 
 	mutex_lock(&migrc_flush_mutex);
 	spin_lock(&migrc_lock);
-	list_splice_init(&migrc_flushed, &sources);
+	migrc_take_flushed(&sources);
 	spin_unlock(&migrc_lock);
 	migrc_release(&sources, MIGRC_DRAIN_ALONG);
 	mutex_unlock(&migrc_flush_mutex);
@@ -335,7 +351,7 @@ bool __migrc_drain(enum migrc_reason reason)
  *
  * Context: may sleep.
  * Return: whether there were any sources of the node, but for those that somebody else was
- * releasing already, or a worker is about to.
+ * releasing already.
  */
 bool __migrc_drain_node(int nid)
 {
@@ -344,7 +360,7 @@ bool __migrc_drain_node(int nid)
 	if (!READ_ONCE(migrc_nr_all) || migrc_fault_drain(MIGRC_DRAIN_PRESSURE))
 		return false;
 	mutex_lock(&migrc_flush_mutex);
-	found = READ_ONCE(migrc_nr[nid]);
+	found = migrc_nr_node(nid);
 	migrc_flush_locked(MIGRC_DRAIN_PRESSURE, NULL);
 	mutex_unlock(&migrc_flush_mutex);
 	return found;
@@ -364,7 +380,7 @@ bool __migrc_drain_node(int nid)
  */
 void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo)
 {
-	unsigned long nr = READ_ONCE(migrc_nr[pgdat->node_id]);
+	unsigned long nr = migrc_nr_node(pgdat->node_id);
 	bool drain = false;
 	int i;
 
