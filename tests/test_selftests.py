@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from outcomes import judge, report
 
 from lab import guest, ktap, selftests, topology
 from lab.build import KernelImage
@@ -64,39 +64,19 @@ EDGE_MAY_SKIP = {
 }
 
 
-def _judge(case: Case, may_skip: Collection[str] | None) -> None:
-    reason = case.reason or "the selftest gives no reason"
-    if case.outcome == "skip":
-        assert may_skip is None or reason in may_skip, f"skipped: {reason}"
-        pytest.skip(reason)
-    assert case.outcome == "pass", case.reason or "not ok"
-
-
-def _report(
-    subtests: pytest.Subtests,
-    cases: dict[str, list[Case]],
-    may_skip: Collection[str] | None = None,
-) -> None:
-    """Sub-results; a skipped case is a failure unless its reason is one of those, if given."""
-    for program, found in cases.items():
-        for case in found:
-            with subtests.test(msg=f"{program}: {case.name}"):
-                _judge(case, may_skip)
-
-
 def test_skipped_without_leave_is_a_failure() -> None:
     known = next(iter(EDGE_MAY_SKIP))
     log = f"1..2\nok 1 # SKIP {known}\nok 2 # SKIP no KSM (CONFIG_KSM)\n"
     allowed, other = ktap.parse(log, ktap.KSFT_SKIP)
     with pytest.raises(pytest.skip.Exception):
-        _judge(allowed, EDGE_MAY_SKIP)
+        judge(allowed, EDGE_MAY_SKIP)
     with pytest.raises(AssertionError, match="CONFIG_KSM"):
-        _judge(other, EDGE_MAY_SKIP)
+        judge(other, EDGE_MAY_SKIP)
     with pytest.raises(pytest.skip.Exception):
-        _judge(other, None)
+        judge(other, None)
     # A program that does nothing at all
     with pytest.raises(AssertionError, match="needs root"):
-        _judge(ktap.parse("1..0 # SKIP needs root\n", ktap.KSFT_SKIP)[0], EDGE_MAY_SKIP)
+        judge(ktap.parse("1..0 # SKIP needs root\n", ktap.KSFT_SKIP)[0], EDGE_MAY_SKIP)
 
 
 # What the programs migrate may be deferred.  They write their pages once: without
@@ -177,7 +157,7 @@ def test_tier_selftests(
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(kernel, programs, TIER, machine, out_dir, prepare="true")
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
-    _report(subtests, cases)
+    report(subtests, cases)
 
 
 @pytest.mark.long
@@ -188,7 +168,7 @@ def test_edge_selftests(
     programs = selftests.programs(debug_kernel, "tier")
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(debug_kernel, programs, EDGE, machine, out_dir, prepare="true")
-    _report(subtests, cases, EDGE_MAY_SKIP)
+    report(subtests, cases, EDGE_MAY_SKIP)
 
 
 @pytest.mark.long
@@ -206,7 +186,7 @@ def test_toggled_for_minutes(
     log = (out_dir / "kmmscand_test.log").read_text()
     promoted = re.search(r"on and off, (\d+) pages promoted", log)
     assert promoted and int(promoted[1]) > 0, log
-    _report(subtests, cases)
+    report(subtests, cases)
 
 
 @pytest.mark.long
@@ -224,7 +204,7 @@ def test_hotplug_selftests(
         "kmmscand_hotplug_test": 3,
         "unplug": 1,
     }
-    _report(subtests, cases)
+    report(subtests, cases)
 
 
 def test_kunit(debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests) -> None:
@@ -236,7 +216,7 @@ def test_kunit(debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtes
     start = next(number for number, line in enumerate(lines) if line.startswith("KTAP version"))
     cases = ktap.parse("\n".join(lines[start:]), 0)
     assert len(cases) > 5
-    _report(subtests, {"kunit": cases})
+    report(subtests, {"kunit": cases})
 
 
 # Switches that break a rule, and a test that guards it: program and name.
@@ -320,7 +300,7 @@ def test_target_selftests(
         kernel, programs, TARGET, _two_sockets(), out_dir, prepare="true"
     )
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
-    _report(subtests, cases)
+    report(subtests, cases)
 
 
 def _assert_noticed(
@@ -383,7 +363,7 @@ def test_bounce_selftests(
         out_dir,
         prepare="true",
     )
-    _report(subtests, cases)
+    report(subtests, cases)
     _assert_noticed(BROKEN_BOUNCE, torture_kernel, out_dir, machine)
 
 
