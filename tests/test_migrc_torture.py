@@ -18,6 +18,8 @@ from lab.selftests import Program
 
 PROGRAMS = (
     "interface_test",
+    # Before the others have left pages that cannot be moved all over the slow node
+    "isolate_test",
     "reuse_test",
     "gup_test",
     "swap_test",
@@ -25,7 +27,6 @@ PROGRAMS = (
     "race_test",
     "write_test",
     "life_test",
-    "isolate_test",
     "limit_test",
     "chain_test",
     "merge_test",
@@ -54,11 +55,9 @@ QUICK = {
     "touch-touched.move",
     "others-others.move",
     "pending-downgrade.uffd.race",
-    "fork-downgrade.fork.race",
     "swap-swap.install",
     "early-reuse.uffd.two",
     "mixed-life.mixed",
-    "isolate-kept.memory_failure",
 }
 # Everything else has to run.
 MAY_SKIP = {
