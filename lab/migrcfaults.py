@@ -35,9 +35,10 @@ ENOUGH = 0.9
 # what it is for; it is killed after a minute.
 SECONDS = 30
 TIMEOUT_S = 60
-# Readers and writers have the last CPUs for themselves; half of each node is movable, or the
-# kernel's own pages keep each block of the slow node online.
-APPEND = "isolcpus=2,3 movablecore=512M"
+# Readers and writers have the last CPUs for themselves.
+APPEND = "isolcpus=2,3"
+# Half of each node, or the kernel's own pages keep each block of the slow node online
+MOVABLE = {"isolate_test": "movablecore=512M"}
 
 STALE = r"stale read"
 ACCESS = r"stale access"
@@ -155,6 +156,11 @@ def machine() -> Topology:
     return topology.load("two-tier", fast_cpus=4, fast_mb=512, slow_mb=512)
 
 
+def append(program: str) -> str:
+    """What the kernel's command line has for a test program."""
+    return f"{APPEND} {MOVABLE.get(program, '')}".strip()
+
+
 def only(switch: str | None) -> str:
     """Shell: this switch is set and no other; MIGRC's own checks leave the find to the test."""
     lines = [
@@ -249,7 +255,7 @@ def _one(
             _script(catch, directory, out_dir, seeds, clean is None),
             out_dir=out_dir,
             timeout_s=120 + (seeds + 2) * (TIMEOUT_S + 10),
-            append=APPEND,
+            append=append(catch.program),
         )
     except LabError as error:
         problem = error.what.splitlines()[0]

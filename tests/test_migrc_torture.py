@@ -18,8 +18,6 @@ from lab.selftests import Program
 
 PROGRAMS = (
     "interface_test",
-    # Before the others have left pages that cannot be moved all over the slow node
-    "isolate_test",
     "reuse_test",
     "gup_test",
     "swap_test",
@@ -27,6 +25,7 @@ PROGRAMS = (
     "race_test",
     "write_test",
     "life_test",
+    "isolate_test",
     "limit_test",
     "chain_test",
     "merge_test",
@@ -54,10 +53,6 @@ QUICK = {
     "numa-hint.write",
     "touch-touched.move",
     "others-others.move",
-    "pending-downgrade.uffd.race",
-    "swap-swap.install",
-    "early-reuse.uffd.two",
-    "mixed-life.mixed",
 }
 # Everything else has to run.
 MAY_SKIP = {
@@ -70,20 +65,30 @@ MAY_SKIP = {
 }
 
 
+def _guests(
+    kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path, prepare: str
+) -> dict[str, list[Case]]:
+    """A guest for all that want the same command line."""
+    cases: dict[str, list[Case]] = {}
+    for number, append in enumerate(dict.fromkeys(migrcfaults.append(one.name) for one in wanted)):
+        cases |= selftests.run_programs(
+            kernel,
+            selftests.programs(kernel, "migrc"),
+            tuple(one for one in wanted if migrcfaults.append(one.name) == append),
+            migrcfaults.machine(),
+            out_dir / f"guest-{number}",
+            prepare=prepare,
+            append=append,
+        )
+    return cases
+
+
 def _run(kernel: KernelImage, out_dir: Path, seconds: int) -> dict[str, list[Case]]:
     wanted = tuple(
         Program(name, timeout_s=300 + 60 * seconds, before=f"export MIGRC_SECONDS={seconds}")
         for name in PROGRAMS
     )
-    return selftests.run_programs(
-        kernel,
-        selftests.programs(kernel, "migrc"),
-        wanted,
-        migrcfaults.machine(),
-        out_dir,
-        prepare=migrcfaults.only(None),
-        append=APPEND,
-    )
+    return _guests(kernel, wanted, out_dir, migrcfaults.only(None))
 
 
 def test_migrc_selftests(
@@ -105,27 +110,19 @@ def test_migrc_selftests_for_long(
 
 
 def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Path) -> None:
-    selftests.run_programs(
-        kernel,
-        selftests.programs(kernel, "migrc"),
-        tuple(migrcfaults.program(catch) for catch in catches),
-        migrcfaults.machine(),
-        out_dir,
-        prepare=f"ls {SWITCHES} > {out_dir}/switches",
-        append=APPEND,
-    )
-    missed = [
-        catch.label
-        for catch in catches
-        if not migrcfaults.caught(
-            catch,
-            (out_dir / f"{catch.label}.log").read_text(errors="replace"),
-            int((out_dir / f"{catch.label}.code").read_text()),
-        )
-    ]
+    wanted = tuple(migrcfaults.program(catch) for catch in catches)
+    _guests(kernel, wanted, out_dir, f"ls {SWITCHES}")
+    missed = []
+    for catch in catches:
+        log, code = (next(out_dir.glob(f"*/{catch.label}.{kind}")) for kind in ("log", "code"))
+        text = log.read_text(errors="replace")
+        if not migrcfaults.caught(catch, text, int(code.read_text())):
+            missed.append(catch.label)
     assert missed == []
     # None is without a test.
-    found = set(re.findall(r"^fault_(\w+)$", (out_dir / "switches").read_text(), re.MULTILINE))
+    found = set(
+        re.findall(r"^fault_(\w+)$", (out_dir / "guest-0/output.log").read_text(), re.MULTILINE)
+    )
     assert found == {catch.switch for catch in CATCHES}
 
 

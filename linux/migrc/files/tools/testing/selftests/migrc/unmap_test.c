@@ -117,7 +117,8 @@ static bool round_of(struct unmap *self, bool in_flight, enum read_only how,
 	return ok;
 }
 
-#define RUN_ROUNDS(how, event) \
+/* With @forced it is MIGRC's flush that has to come, and not one of the event's own. */
+#define RUN(how, event, forced) \
 	do { \
 		self->data.scene.missing = variant->in_flight ? NR_HITS : 0; \
 		while (scene_goes_on(&self->data.scene)) \
@@ -125,10 +126,11 @@ static bool round_of(struct unmap *self, bool in_flight, enum read_only how,
 		EXPECT_TRUE(scene_clean(&self->data.scene)); \
 		EXPECT_TRUE(scene_rose(&self->data.scene, "migrc_deferred", \
 				       self->data.scene.rounds)); \
-		EXPECT_TRUE(!variant->in_flight || scene_rose(&self->data.scene, \
-							      "migrc_force_unmap", 1)); \
+		EXPECT_TRUE(!(forced) || scene_rose(&self->data.scene, "migrc_force_unmap", 1)); \
 		EXPECT_TRUE(scene_met(&self->data.scene)); \
 	} while (0)
+
+#define RUN_ROUNDS(how, event)	RUN(how, event, variant->in_flight)
 
 static bool drop(struct spot *spot, char *page)
 {
@@ -218,6 +220,29 @@ TEST_F_TIMEOUT(unmap, mremap_fixed, scene_timeout())
 	RUN_ROUNDS(BY_UFFD, move_to_and_fro);
 }
 
+/*
+ * All that a page table maps, with the table: nothing looks at the entries.  The page is in its
+ * first entry.
+ */
+static bool move_table(struct spot *spot, char *page)
+{
+	char *there = map_area(AREA);
+	bool ok;
+
+	ok = there && mremap(page, AREA, AREA, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+			     there) == there && goes_on(spot, there);
+	unmap_area(there, AREA);
+	if (ok)
+		spot_write(spot);
+	return ok;
+}
+
+TEST_F_TIMEOUT(unmap, mremap_table, scene_timeout())
+{
+	/* Who moves tables flushes their range, which is the whole TLB as tlb_gen has moved. */
+	RUN(BY_SOFT_DIRTY, move_table, false);
+}
+
 static bool allow_writes(struct spot *spot, char *page)
 {
 	if (mprotect(page, PAGE, PROT_READ | PROT_WRITE))
@@ -283,6 +308,26 @@ static bool uffd_copy(struct spot *spot, char *page)
 TEST_F_TIMEOUT(unmap, uffd_copy, scene_timeout())
 {
 	RUN_ROUNDS(BY_UFFD, uffd_copy);
+}
+
+/* The zero page, which is then written */
+static bool uffd_zero(struct spot *spot, char *page)
+{
+	struct uffdio_zeropage zero = {
+		.range = { .start = (uintptr_t)page, .len = PAGE },
+	};
+
+	if (!uffd_register(read_only_uffd(), page, PAGE,
+			   UFFDIO_REGISTER_MODE_WP | UFFDIO_REGISTER_MODE_MISSING) ||
+	    madvise(page, PAGE, MADV_DONTNEED) || ioctl(read_only_uffd(), UFFDIO_ZEROPAGE, &zero))
+		return false;
+	spot_write(spot);
+	return true;
+}
+
+TEST_F_TIMEOUT(unmap, uffd_zero, scene_timeout())
+{
+	RUN_ROUNDS(BY_UFFD, uffd_zero);
 }
 
 /* The page goes on at another address, by userfaultfd. */

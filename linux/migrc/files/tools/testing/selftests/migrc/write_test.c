@@ -214,6 +214,7 @@ TEST_F_TIMEOUT(writable, fork_storm, scene_timeout())
 	int nid = slow;
 	pid_t pid;
 
+	scene->missing = 1;
 	while (scene_goes_on(scene) && writers_clean(self->writers)) {
 		pid = fork();
 		if (!pid) {
@@ -231,6 +232,7 @@ TEST_F_TIMEOUT(writable, fork_storm, scene_timeout())
 			random_delay(500);
 		}
 		waitpid(pid, NULL, 0);
+		scene->missing = counter_since(&scene->before, "migrc_deferred") <= 0;
 	}
 	worker_wait(scene->helper);
 	EXPECT_TRUE(none_lost(scene, self->writers));
