@@ -44,6 +44,8 @@ enum migrc_site {
  * @MIGRC_DRAIN_AGE:		the oldest is as old as it may get
  * @MIGRC_DRAIN_PRESSURE:	somebody needs memory
  * @MIGRC_DRAIN_ISOLATE:	somebody wants certain page frames
+ * @MIGRC_DRAIN_FAILURE:	a page frame has failed, or is to be taken out of use
+ * @MIGRC_DRAIN_CONTIG:		page frames in a row are wanted
  * @MIGRC_DRAIN_FREEZE:		the system goes to sleep
  * @MIGRC_DRAIN_OFF:		MIGRC is switched off
  * @MIGRC_DRAIN_MIXED:		another PTE of a folio could not be deferred
@@ -56,6 +58,8 @@ enum migrc_reason {
 	MIGRC_DRAIN_AGE,
 	MIGRC_DRAIN_PRESSURE,
 	MIGRC_DRAIN_ISOLATE,
+	MIGRC_DRAIN_FAILURE,
+	MIGRC_DRAIN_CONTIG,
 	MIGRC_DRAIN_FREEZE,
 	MIGRC_DRAIN_OFF,
 	MIGRC_DRAIN_MIXED,

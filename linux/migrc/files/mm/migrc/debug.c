@@ -35,6 +35,7 @@ bool migrc_faults[NR_MIGRC_FAULTS];
 static bool migrc_check = true;
 static u32 migrc_scan_delay_ms;
 static bool migrc_syscalls;
+static bool migrc_single;
 
 static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_WP]		= "fault_wp",
@@ -51,6 +52,8 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_LATE]		= "fault_late",
 	[MIGRC_FAULT_UNMASKED]		= "fault_unmasked",
 	[MIGRC_FAULT_ISOLATE]		= "fault_isolate",
+	[MIGRC_FAULT_FAILURE]		= "fault_failure",
+	[MIGRC_FAULT_CONTIG]		= "fault_contig",
 	[MIGRC_FAULT_REASON]		= "fault_reason",
 	[MIGRC_FAULT_OFF]		= "fault_off",
 	[MIGRC_FAULT_CAP]		= "fault_cap",
@@ -64,6 +67,9 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_OTHERS]		= "fault_others",
 	[MIGRC_FAULT_ALONG]		= "fault_along",
 	[MIGRC_FAULT_POSTPONE]		= "fault_postpone",
+	[MIGRC_FAULT_DIRECT]		= "fault_direct",
+	[MIGRC_FAULT_LARGE]		= "fault_large",
+	[MIGRC_FAULT_COLLISION]		= "fault_collision",
 };
 
 /**
@@ -75,6 +81,17 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 bool migrc_defer_syscalls(void)
 {
 	return READ_ONCE(migrc_syscalls);
+}
+
+/**
+ * migrc_one_mark - do all address spaces share one mark?
+ *
+ * Context: any.
+ * Return: whether a test asked for it.
+ */
+bool migrc_one_mark(void)
+{
+	return READ_ONCE(migrc_single);
 }
 
 /**
@@ -117,8 +134,18 @@ bool migrc_fault_site(enum migrc_site site)
  */
 bool migrc_fault_drain(enum migrc_reason reason)
 {
-	return (reason == MIGRC_DRAIN_ISOLATE && migrc_fault(ISOLATE)) ||
-	       (reason == MIGRC_DRAIN_PRESSURE && migrc_fault(PRESSURE));
+	switch (reason) {
+	case MIGRC_DRAIN_ISOLATE:
+		return migrc_fault(ISOLATE);
+	case MIGRC_DRAIN_FAILURE:
+		return migrc_fault(FAILURE);
+	case MIGRC_DRAIN_CONTIG:
+		return migrc_fault(CONTIG);
+	case MIGRC_DRAIN_PRESSURE:
+		return migrc_fault(PRESSURE);
+	default:
+		return false;
+	}
 }
 
 /**
@@ -254,6 +281,27 @@ static int migrc_drain_set(void *data, u64 val)
 }
 DEFINE_DEBUGFS_ATTRIBUTE(migrc_drain_fops, NULL, migrc_drain_set, "%llu\n");
 
+static int migrc_one_mark_get(void *data, u64 *val)
+{
+	*val = migrc_one_mark();
+	return 0;
+}
+
+/*
+ * What is pending is looked for where it was noted, so this can be changed only while MIGRC
+ * is off.  Whoever asks sees to it that nobody switches it on meanwhile.
+ */
+static int migrc_one_mark_set(void *data, u64 val)
+{
+	if (val > 1)
+		return -EINVAL;
+	if (READ_ONCE(migrc_deferring) || READ_ONCE(migrc_seq) != READ_ONCE(migrc_done))
+		return -EBUSY;
+	WRITE_ONCE(migrc_single, val);
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(migrc_one_mark_fops, migrc_one_mark_get, migrc_one_mark_set, "%llu\n");
+
 #ifdef CONFIG_NUMA_BALANCING
 /* What NUMA balancing's scanner would do with an address of the writing process, now */
 static int migrc_scan_set(void *data, u64 addr)
@@ -279,6 +327,7 @@ static int __init migrc_debug_init(void)
 		debugfs_create_bool(migrc_fault_names[i], 0600, dir, &migrc_faults[i]);
 	debugfs_create_bool("check", 0600, dir, &migrc_check);
 	debugfs_create_bool("defer_syscalls", 0600, dir, &migrc_syscalls);
+	debugfs_create_file("one_mark", 0600, dir, NULL, &migrc_one_mark_fops);
 #ifdef CONFIG_NUMA_BALANCING
 	debugfs_create_u32("scan_delay_ms", 0600, dir, &migrc_scan_delay_ms);
 	debugfs_create_file("scan", 0200, dir, NULL, &migrc_scan_fops);

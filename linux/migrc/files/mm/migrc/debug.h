@@ -24,7 +24,9 @@
  * @MIGRC_FAULT_EARLY:		marks are cleared after the flush
  * @MIGRC_FAULT_LATE:		forced flushes come before the write
  * @MIGRC_FAULT_UNMASKED:	drains flush the CPUs of the address space
- * @MIGRC_FAULT_ISOLATE:	drain for those who want certain page frames
+ * @MIGRC_FAULT_ISOLATE:	drain with the LRU caches, for those who want certain page frames
+ * @MIGRC_FAULT_FAILURE:	drain for memory failure and soft offlining
+ * @MIGRC_FAULT_CONTIG:		drain for alloc_contig_range()
  * @MIGRC_FAULT_REASON:		only some callers may defer
  * @MIGRC_FAULT_OFF:		flush when switched off
  * @MIGRC_FAULT_CAP:		limit by number
@@ -38,6 +40,9 @@
  * @MIGRC_FAULT_OTHERS:		so does who else has raised tlb_flush_pending
  * @MIGRC_FAULT_ALONG:		a flush for others serves if it goes to all CPUs that matter
  * @MIGRC_FAULT_POSTPONE:	promotions wait for the end of a scan rather than flush
+ * @MIGRC_FAULT_DIRECT:		direct reclaim does not defer
+ * @MIGRC_FAULT_LARGE:		large folios are not deferred
+ * @MIGRC_FAULT_COLLISION:	a mark that is pending is not given to another address space
  * @NR_MIGRC_FAULTS:		number of switches
  */
 enum migrc_fault {
@@ -55,6 +60,8 @@ enum migrc_fault {
 	MIGRC_FAULT_LATE,
 	MIGRC_FAULT_UNMASKED,
 	MIGRC_FAULT_ISOLATE,
+	MIGRC_FAULT_FAILURE,
+	MIGRC_FAULT_CONTIG,
 	MIGRC_FAULT_REASON,
 	MIGRC_FAULT_OFF,
 	MIGRC_FAULT_CAP,
@@ -68,6 +75,9 @@ enum migrc_fault {
 	MIGRC_FAULT_OTHERS,
 	MIGRC_FAULT_ALONG,
 	MIGRC_FAULT_POSTPONE,
+	MIGRC_FAULT_DIRECT,
+	MIGRC_FAULT_LARGE,
+	MIGRC_FAULT_COLLISION,
 	NR_MIGRC_FAULTS
 };
 
@@ -79,6 +89,7 @@ extern bool migrc_faults[NR_MIGRC_FAULTS];
 bool migrc_fault_site(enum migrc_site site);
 bool migrc_fault_drain(enum migrc_reason reason);
 bool migrc_defer_syscalls(void);
+bool migrc_one_mark(void);
 bool migrc_checking(void);
 bool migrc_flush_later(struct mm_struct *mm);
 void migrc_delay(void);
@@ -101,6 +112,11 @@ static inline bool migrc_fault_drain(enum migrc_reason reason)
 }
 
 static inline bool migrc_defer_syscalls(void)
+{
+	return false;
+}
+
+static inline bool migrc_one_mark(void)
 {
 	return false;
 }

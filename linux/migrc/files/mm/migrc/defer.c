@@ -109,7 +109,7 @@ bool migrc_deferring;
  */
 struct migrc_mark *migrc_mark(struct mm_struct *mm)
 {
-	return &migrc_marks[hash_ptr(mm, MIGRC_MARK_BITS)];
+	return &migrc_marks[migrc_one_mark() ? 0 : hash_ptr(mm, MIGRC_MARK_BITS)];
 }
 
 static bool migrc_mark_pending(struct migrc_mark *mark, u64 seq)
@@ -133,7 +133,7 @@ static u64 migrc_set_mark(struct mm_struct *mm)
 	lockdep_assert_held(&migrc_lock);
 
 	if (mark->mm != mm) {
-		if (migrc_mark_pending(mark, mark->seq))
+		if (migrc_mark_pending(mark, mark->seq) && !migrc_fault(COLLISION))
 			return 0;
 		WRITE_ONCE(mark->mm, mm);
 		/* Of what it may have deferred before nothing is pending: it had lost the mark. */
@@ -305,7 +305,7 @@ void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason
 	 * Direct reclaim needs the memory now.  Offlining, contiguous allocation and the like
 	 * disable the LRU caches while they work; sources would be in their way.
 	 */
-	if (((current->flags & PF_MEMALLOC) && !current_is_kswapd()) ||
+	if (((current->flags & PF_MEMALLOC) && !current_is_kswapd() && !migrc_fault(DIRECT)) ||
 	    (lru_cache_disabled() && !migrc_defer_syscalls() && !migrc_fault(REASON))) {
 		count_migrc(skipped[MIGRC_SKIP_LIMIT], 1);
 		return;
@@ -334,7 +334,7 @@ bool __migrc_may_defer(struct folio *src)
 	/* E3, see above */
 	VM_WARN_ON_ONCE_FOLIO(folio_test_lru(src), src);
 
-	if (folio_test_large(src)) {
+	if (folio_test_large(src) && !migrc_fault(LARGE)) {
 		count_migrc(skipped[MIGRC_SKIP_LARGE], 1);
 		return false;
 	}

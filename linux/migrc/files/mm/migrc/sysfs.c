@@ -135,6 +135,8 @@ static const char * const migrc_event_names[] = {
 	"migrc_drain_age ",
 	"migrc_drain_pressure ",
 	"migrc_drain_isolate ",
+	"migrc_drain_failure ",
+	"migrc_drain_contig ",
 	"migrc_drain_freeze ",
 	"migrc_drain_off ",
 	"migrc_drain_mixed ",

@@ -108,7 +108,8 @@ TEST_F(interface, rows)
 	static const char * const rows[] = {
 		"migrc_deferred", "migrc_pending", "migrc_flush",
 		"migrc_drain_cap", "migrc_drain_age", "migrc_drain_pressure",
-		"migrc_drain_isolate", "migrc_drain_freeze", "migrc_drain_off",
+		"migrc_drain_isolate", "migrc_drain_failure", "migrc_drain_contig",
+		"migrc_drain_freeze", "migrc_drain_off",
 		"migrc_drain_mixed", "migrc_drain_along", "migrc_drain_debug",
 		"migrc_force_wp", "migrc_force_swap", "migrc_force_gup",
 		"migrc_force_numa", "migrc_force_unmap",

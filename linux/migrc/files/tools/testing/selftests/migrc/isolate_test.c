@@ -5,10 +5,11 @@
  *
  * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
  *
- *   kept: offline, memory_failure	fault_isolate
+ *   kept: offline			fault_isolate
+ *   kept: memory_failure		fault_failure
+ *   kept: soft_offline			fault_failure and fault_isolate
  *   kept: freeze			fault_freeze
- *   reason: syscall, compaction	fault_reason
- *   reason: offline			fault_reason
+ *   reason: but soft_offline		fault_reason
  */
 #include <signal.h>
 
@@ -214,7 +215,43 @@ TEST_F_TIMEOUT(kept, memory_failure, scene_timeout())
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
 	if (!err)
-		EXPECT_TRUE(scene_rose(scene, "migrc_drain_isolate", scene->rounds / 2));
+		EXPECT_TRUE(scene_rose(scene, "migrc_drain_failure", scene->rounds / 2));
+}
+
+/*
+ * A frame that is kept is to be taken out of use.  It is drained for that first; if it were
+ * not, then with the LRU caches, which is done when the frame looks like nobody's.
+ */
+TEST_F_TIMEOUT(kept, soft_offline, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	char frame[32], pfn[32];
+	uint64_t nr;
+	int err = 0;
+
+	if (!exists(HWPOISON "unpoison-pfn") || !exists(BLOCKS "soft_offline_page"))
+		SKIP(return, "no CONFIG_MEMORY_FAILURE, or no CONFIG_HWPOISON_INJECT");
+	spot_show(scene->crew, 0, self->data.area);
+	while (!err && scene_goes_on(scene)) {
+		ASSERT_TRUE(place(self->data.area, PAGE, slow));
+		crew_settle(scene->crew);
+		nr = pfn_of(self->data.area);
+		snprintf(frame, sizeof(frame), "%#llx", (unsigned long long)(nr * PAGE));
+		snprintf(pfn, sizeof(pfn), "%#llx", (unsigned long long)nr);
+		ASSERT_TRUE(make_read_only(self->data.area, PAGE, BY_UFFD));
+		if (!move_page(self->data.area, fast))
+			continue;
+		err = write_file(BLOCKS "soft_offline_page", frame);
+		EXPECT_EQ(0, err) TH_LOG("soft offlining of frame %s was not handled", pfn);
+		if (err)
+			scene_drain();
+		write_file(HWPOISON "unpoison-pfn", pfn);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	if (!err)
+		EXPECT_TRUE(scene_rose(scene, "migrc_drain_failure", scene->rounds / 2));
 }
 
 /* Tasks are frozen: nothing must be kept over that. */

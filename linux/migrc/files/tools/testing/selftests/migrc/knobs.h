@@ -36,7 +36,7 @@ struct counters {
 	struct {
 		char name[28];
 		long value;
-	} rows[32];
+	} rows[48];
 };
 
 void counters_read(struct counters *counters);
