@@ -33,6 +33,7 @@ PROGRAMS = (
     "storm_test",
     "scan_test",
     "restore_test",
+    "refuse_test",
 )
 # Those that a break needs a second or two to be found in; the others are for `make soak`
 QUICK = {
@@ -53,7 +54,13 @@ QUICK = {
     "numa-hint.write",
     "touch-touched.move",
     "others-others.move",
+    "direct-direct.demote",
+    "large-large.write",
+    "collision-collision.write",
+    "off-switched.off",
+    "isolate-switched.again",
 }
+SET_BY_CATCHES = {switch for catch in CATCHES for switch in catch.switches}
 # Everything else has to run.
 MAY_SKIP = {
     "torture": {
@@ -123,7 +130,7 @@ def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Pa
     found = set(
         re.findall(r"^fault_(\w+)$", (out_dir / "guest-0/output.log").read_text(), re.MULTILINE)
     )
-    assert found == {catch.switch for catch in CATCHES}
+    assert found == SET_BY_CATCHES
 
 
 def test_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:
@@ -207,13 +214,57 @@ def test_enough_seeds_a_clean_run_and_its_counter() -> None:
         assert not migrcfaults.passed({**row, **change})
     facts = {"command": "x", "seconds": 60, "timeout_s": 60, "rows": [row, {**row, "met": 0}]}
     lines = migrcfaults.markdown(facts).splitlines()
-    assert lines[-2] == "| fault_wp | `a b` | 30 | 9 of 10 | 1.5 | yes | c | 3 | yes |"
-    assert lines[-1].endswith("| c | 0 | NO |")
+    first, second = (line for line in lines if line.startswith("| fault_"))
+    assert first == "| fault_wp | `a b` | 30 | 9 of 10 | 1.5 | yes | c | 3 | yes |"
+    assert second.endswith("| c | 0 | NO |")
+    both = migrcfaults.markdown({**facts, "rows": [{**row, "switch": "unmap+wp"}]})
+    assert "\n| fault_unmap, fault_wp | `a b` |" in both
+    assert all(
+        f"| `{program} {test}` |" in both
+        for program, tests in migrcfaults.UNBROKEN.items()
+        for test in tests
+    )
+
+
+def _names(source: str) -> set[str]:
+    """The tests of a selftest, as it names them."""
+    variants: dict[str, list[str]] = {}
+    for fixture, variant in re.findall(r"^FIXTURE_VARIANT_ADD\((\w+), (\w+)\)", source, re.M):
+        variants.setdefault(fixture, []).append(f"{variant}.")
+    return {
+        f"{fixture}.{variant}{test}"
+        for fixture, test in re.findall(r"^TEST_F(?:_TIMEOUT)?\((\w+), (\w+)", source, re.M)
+        for variant in variants.get(fixture, [""])
+    }
+
+
+def test_each_selftest_fails_or_it_is_told_why_not() -> None:
+    """None is without a switch, and those without are told from those that were forgotten."""
+    directory = cache.PROJECT / "linux/migrc/files/tools/testing/selftests/migrc"
+    sources = {path.stem: path.read_text() for path in directory.glob("*_test.c")}
+    assert set(sources) == set(PROGRAMS)
+    there = {(name, test) for name, source in sources.items() for test in _names(source)}
+    assert not re.search(r"^TEST(_SIGNAL)?\(", "\n".join(sources.values()), re.MULTILINE)
+    broken = {(catch.program, catch.test) for catch in CATCHES}
+    unbroken = {(name, test) for name, tests in migrcfaults.UNBROKEN.items() for test in tests}
+    assert broken & unbroken == set()
+    assert broken | unbroken == there
+
+
+def test_switches_are_set_one_by_one_or_together() -> None:
+    assert f"echo Y > {SWITCHES}/fault_wp" in migrcfaults.only("wp")
+    both = migrcfaults.only("unmap+wp").split("; ")
+    assert both[-2:] == [f"echo Y > {SWITCHES}/fault_{switch}" for switch in ("unmap", "wp")]
+    assert f"echo N > {SWITCHES}/check" in both
+    assert f"echo Y > {SWITCHES}/check" in migrcfaults.only(None)
+    # Each is one that the kernel has.
+    kernel = (cache.PROJECT / "linux/migrc/files/mm/migrc/debug.c").read_text()
+    assert set(re.findall(r'= "fault_(\w+)",', kernel)) == SET_BY_CATCHES
 
 
 def test_each_switch_has_a_counter() -> None:
     shown = (cache.PROJECT / "linux/migrc/files/mm/migrc/sysfs.c").read_text()
-    assert {catch.switch for catch in CATCHES} == set(migrcfaults.COUNTERS)
+    assert set(migrcfaults.COUNTERS) == SET_BY_CATCHES
     assert all(
         agent.COUNTERS.match(name) and f'"{name} "' in shown
         for name in migrcfaults.COUNTERS.values()

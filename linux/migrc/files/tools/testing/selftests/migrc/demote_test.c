@@ -2,6 +2,8 @@
 /*
  * As it is meant to be used: kswapd demotes read-only pages of a node that fills up, without a
  * flush, while they are written and made read-only again.  move_pages(2) may not defer here.
+ *
+ * Must fail while fault_wp is set in /sys/kernel/debug/migrc/.
  */
 #include <signal.h>
 #include <sys/prctl.h>

@@ -2,6 +2,9 @@
 /*
  * Pages that are made into one, or one that is made into many, before or after they were
  * migrated without a flush: KSM, khugepaged, splitting of huge pages.
+ *
+ * The test split must fail while fault_wp is set in /sys/kernel/debug/migrc/.  In the others
+ * the base kernel flushes what is merged, or copied.
  */
 #include "../kselftest_harness.h"
 

@@ -13,7 +13,7 @@
  *   migration, and change_protection_range").
  *
  * The tests of refuse, but poison, must fail in the variant in_flight while fault_unmap is
- * set in /sys/kernel/debug/migrc/.
+ * set in /sys/kernel/debug/migrc/, and hint while fault_touch is.
  */
 #include "../kselftest_harness.h"
 
@@ -197,6 +197,8 @@ FIXTURE_SETUP(hint)
 	set(NUMA "scan_delay_ms", "1");
 	set(NUMA "scan_period_min_ms", "10");
 	set(NUMA "scan_period_max_ms", "20");
+	/* How long it has not flushed yet */
+	ASSERT_EQ(0, set(MIGRC_DEBUG "scan_delay_ms", "5"));
 	ASSERT_EQ(0, set("/proc/sys/kernel/numa_balancing", "1"));
 }
 

@@ -6,8 +6,9 @@
  * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
  *
  *   write, both	fault_wp, fault_late
+ *   drain	fault_wp
  *   two		fault_early
- *   switching: off	fault_off
+ *   switching	fault_off
  */
 #include "../kselftest_harness.h"
 
@@ -226,7 +227,7 @@ static void toggle(void *arg)
 	for (i = 0; i < MAX_SWITCHED && !atomic_load(stop); i++) {
 		random_delay(100000);
 		write_file(MIGRC "enabled", "0");
-		random_delay(2000);
+		random_delay(10000);
 		write_file(MIGRC "enabled", "1");
 	}
 }
@@ -241,7 +242,8 @@ TEST_F_TIMEOUT(switching, toggle, scene_timeout())
 	worker_run(scene->helper, toggle, stop);
 	while (scene_goes_on(scene)) {
 		prepare(scene, self->area, BY_UFFD);
-		random_delay(500);
+		/* Long enough that it is often switched off just now, and still is afterwards */
+		random_delay(5000);
 		spot_write(crew_spot(scene->crew, 0));
 		crew_settle(scene->crew);
 	}

@@ -2,6 +2,8 @@
 /*
  * Everything at once: pages that are read, pages that are written by several, and two CPUs
  * that do to them whatever may happen to memory, in an order that depends on chance.
+ *
+ * Must fail while fault_wp is set in /sys/kernel/debug/migrc/.
  */
 #include <sys/swap.h>
 

@@ -8,9 +8,10 @@
  * In the variant in_flight it happens while there is a migration entry: the page is the first
  * of many that are migrated at once, and the test waits until its PTE is not present.
  *
- * With fault_unmap in /sys/kernel/debug/migrc/ most of in_flight must fail.  Not protect: a
- * migration entry gets no write permission from mprotect(), so that the first write faults,
- * and is flushed for; and where the PTE is present x86 flushes what gains permission, too.
+ * With fault_unmap in /sys/kernel/debug/migrc/ most of in_flight must fail.  protect, uffd_end
+ * and free must only if fault_wp is set, too: a migration entry gets no write permission from
+ * these, so that the first write faults, and is flushed for.  What is at_rest the base kernel
+ * flushes as well: it finds a present PTE.
  */
 #include <sys/ioctl.h>
 

@@ -5,7 +5,7 @@
  *
  * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
  *
- *   writable	fault_write
+ *   writable	fault_write; fork_storm: fault_fork
  *   downgrade	fault_pending; of fork: fault_fork
  */
 #include <sys/prctl.h>
@@ -18,6 +18,8 @@
 #include "writers.h"
 
 #define NR_PAGES	4
+/* What fork copies after these pages, before it flushes */
+#define AREA	(16UL << 20)
 
 FIXTURE(writable)
 {
@@ -44,9 +46,11 @@ FIXTURE_SETUP(writable)
 
 	if (lacks)
 		SKIP(return, "%s", lacks);
-	self->area = map_area(HUGE);
+	self->area = map_area(AREA);
 	self->moves = calloc(1, sizeof(*self->moves));
 	ASSERT_TRUE(self->area && self->moves && place(self->area, NR_PAGES * PAGE, slow));
+	/* PTEs of the zero page cost no memory. */
+	ASSERT_EQ(0, madvise(self->area, AREA, MADV_POPULATE_READ));
 	for (i = 0; i < NR_PAGES; i++)
 		pages[i] = self->area + i * PAGE;
 	ASSERT_EQ(0, set(MIGRC "restore_readonly", variant->restore_readonly));
