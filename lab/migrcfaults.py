@@ -40,6 +40,9 @@ TIMEOUT_S = 60
 APPEND = "isolcpus=2,3"
 # Half of each node, or the kernel's own pages keep each block of the slow node online
 MOVABLE = {"isolate_test": "movablecore=512M"}
+# MiB of the fast and the slow node.  A gigantic page takes a GiB of the slow node, aligned, but
+# not the first memory that it has, nor the last: that is where the kernel puts its own.
+NODES_MB = {"contig_test": (896, 1792)}
 
 STALE = r"stale read"
 ACCESS = r"stale access"
@@ -97,6 +100,7 @@ COUNTERS = {
     "unmasked": "migrc_flush",
     "isolate": "migrc_drain_isolate",
     "failure": "migrc_drain_failure",
+    "contig": "migrc_drain_contig",
     "freeze": "migrc_drain_freeze",
     "off": "migrc_drain_off",
     "cap": "migrc_drain_cap",
@@ -173,6 +177,7 @@ CATCHES = (
     Catch("failure", "isolate_test", "kept.memory_failure", STUCK),
     # Without its own drain it finds a page that is nobody's, and drains the LRU caches.
     Catch("failure+isolate", "isolate_test", "kept.soft_offline", STUCK),
+    Catch("contig", "contig_test", "contig.alloc", STUCK, 5),
     # Tasks can be frozen for a test on that kernel only.
     Catch(
         "freeze", "isolate_test", "kept.freeze", r"migrc_drain_freeze has risen by 0 ", 5, "debug"
@@ -260,9 +265,10 @@ UNBROKEN: dict[str, dict[str, str]] = {
 }
 
 
-def machine() -> Topology:
+def machine(program: str) -> Topology:
     """Four CPUs: the test, its helper, and two for readers and writers."""
-    return topology.load("two-tier", fast_cpus=4, fast_mb=512, slow_mb=512)
+    fast_mb, slow_mb = NODES_MB.get(program, (512, 512))
+    return topology.load("two-tier", fast_cpus=4, fast_mb=fast_mb, slow_mb=slow_mb)
 
 
 def append(program: str) -> str:
@@ -360,7 +366,7 @@ def _one(
     try:
         guest.run(
             kernel.image,
-            machine(),
+            machine(catch.program),
             _script(catch, directory, out_dir, seeds, clean is None),
             out_dir=out_dir,
             timeout_s=120 + (seeds + 2) * (TIMEOUT_S + 10),

@@ -15,6 +15,7 @@ from lab.build import KernelImage
 from lab.ktap import Case
 from lab.migrcfaults import APPEND, CATCHES, SWITCHES, Catch
 from lab.selftests import Program
+from lab.topology import Topology
 
 PROGRAMS = (
     "interface_test",
@@ -34,6 +35,7 @@ PROGRAMS = (
     "scan_test",
     "restore_test",
     "refuse_test",
+    "contig_test",
 )
 # Those that a break needs a second or two to be found in; the others are for `make soak`
 QUICK = {
@@ -75,14 +77,18 @@ MAY_SKIP = {
 def _guests(
     kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path, prepare: str
 ) -> dict[str, list[Case]]:
-    """A guest for all that want the same command line."""
+    """A guest for all that want the same machine and command line."""
     cases: dict[str, list[Case]] = {}
-    for number, append in enumerate(dict.fromkeys(migrcfaults.append(one.name) for one in wanted)):
+    kinds: dict[tuple[Topology, str], list[Program]] = {}
+    for one in wanted:
+        kind = migrcfaults.machine(one.name), migrcfaults.append(one.name)
+        kinds.setdefault(kind, []).append(one)
+    for number, ((machine, append), programs) in enumerate(kinds.items()):
         cases |= selftests.run_programs(
             kernel,
             selftests.programs(kernel, "migrc"),
-            tuple(one for one in wanted if migrcfaults.append(one.name) == append),
-            migrcfaults.machine(),
+            tuple(programs),
+            machine,
             out_dir / f"guest-{number}",
             prepare=prepare,
             append=append,
@@ -171,7 +177,7 @@ def test_the_kernel_itself_notices(
     directory = selftests.programs(debug_kernel, "migrc")
     result = guest.run(
         debug_kernel.image,
-        migrcfaults.machine(),
+        migrcfaults.machine(program),
         f"{migrcfaults.only(switch)}; echo Y > {SWITCHES}/check; export MIGRC_SECONDS=20\n"
         f"cd {shlex.quote(str(directory))} && timeout -k 5 60 ./{program} -r {test}\n"
         f"{migrcfaults.only(None)}",
