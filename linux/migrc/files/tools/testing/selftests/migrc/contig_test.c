@@ -14,7 +14,7 @@
 
 #define BLOCKS		"/sys/devices/system/memory/"
 #define GIGANTIC	"/sys/devices/system/node/node%d/hugepages/hugepages-1048576kB/nr_hugepages"
-#define FRAMES		(1UL << 18)
+#define FRAMES		((1024UL << 20) / PAGE)
 #define NR_PAGES	1024UL
 #define LEN		(NR_PAGES * PAGE)
 /* Memory blocks that are looked at, and what may be allocated to get pages there */
