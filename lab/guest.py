@@ -56,7 +56,7 @@ SLICE_NS = 100_000
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 # How often to boot if the emulator gets it wrong; see _emulator_lost_race()
-BOOTS = 3
+BOOTS = 6
 
 
 @dataclass
