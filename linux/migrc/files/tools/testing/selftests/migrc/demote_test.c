@@ -18,8 +18,16 @@
 #define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define NR_PAGES	2048UL
 #define LEN		(NR_PAGES * PAGE)
-/* How long kswapd may take */
+/*
+ * Few enough, and an odd number of pages apart, for a reader's TLB to keep them all: what it
+ * has forgotten cannot be stale.
+ */
+#define NR_SPOTS	16
+#define APART		(127 * PAGE)
+/* How long kswapd may take for all, */
 #define DEMOTE_S	60
+/* and for one spot, before all pages are made read-only again */
+#define SPOT_S		1
 
 FIXTURE(demote)
 {
@@ -65,6 +73,41 @@ static long free_pages(int nid)
 	return free;
 }
 
+/*
+ * kswapd leaves alone what is read all the time.  So the readers have looked at all spots, and
+ * turn away until kswapd has demoted some, which are written before they look again.
+ */
+static void write_demoted(struct crew *crew, char *area)
+{
+	double end = now() + SPOT_S;
+	bool done[NR_SPOTS];
+	int i, nr = 0;
+
+	crew_settle(crew);
+	for (i = 0; i < NR_SPOTS; i++) {
+		spot_hide(crew, i);
+		done[i] = node_of(area + i * APART) == slow;
+	}
+	while (!nr && now() < end) {
+		usleep(random_number() % 1000);
+		for (i = 0; i < NR_SPOTS; i++) {
+			char *page = area + i * APART;
+			struct spot *spot = crew_spot(crew, i);
+
+			if (done[i] || node_of(page) != slow)
+				continue;
+			done[i] = true;
+			word_write(page, spot_next(spot));
+			spot_has_next(spot);
+			spot_show_again(crew, i, page);
+			nr++;
+		}
+	}
+	for (i = 0; i < NR_SPOTS; i++)
+		spot_show_again(crew, i, area + i * APART);
+	crew_settle(crew);
+}
+
 /* More than the fast node has, and nowhere else: kswapd makes room. */
 static void fill(void)
 {
@@ -93,8 +136,8 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 
 	/* Not shared with the child, or its pages would be copied when they are written. */
 	ASSERT_EQ(0, madvise(self->area, LEN, MADV_DONTFORK));
-	for (i = 0; i < MAX_SPOTS; i++)
-		spot_show(scene->crew, i, self->area + i * (LEN / MAX_SPOTS));
+	for (i = 0; i < NR_SPOTS; i++)
+		spot_show(scene->crew, i, self->area + i * APART);
 	while (scene_goes_on(scene)) {
 		double end;
 
@@ -105,11 +148,10 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 		ASSERT_GT(pid, 0);
 		for (end = now() + DEMOTE_S; now() < end && crew_clean(scene->crew);) {
 			ASSERT_TRUE(make_read_only(self->area, LEN, BY_UFFD));
-			for (i = 0; i < MAX_SPOTS; i++) {
-				random_delay(500);
-				spot_write(crew_spot(scene->crew, random_number() % MAX_SPOTS));
-			}
-			if (count_on(self->area, NR_PAGES, slow) > NR_PAGES / 4)
+			write_demoted(scene->crew, self->area);
+			/* At any time */
+			spot_write(crew_spot(scene->crew, random_number() % NR_SPOTS));
+			if (count_on(self->area, NR_PAGES, slow) > NR_PAGES * 3 / 4)
 				break;
 		}
 		kill(pid, SIGKILL);
@@ -120,6 +162,7 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_GE(demoted, 1);
 	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", 1));
+	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", 1));
 }
 
 int main(int argc, char **argv)

@@ -18,6 +18,7 @@
 #include "../kselftest_harness.h"
 
 #include "probe.h"
+#include "scan.h"
 #include "scene.h"
 #include "sharers.h"
 #include "writers.h"
@@ -179,11 +180,13 @@ TEST_F_TIMEOUT(refuse, poison, scene_timeout())
 }
 
 #define NR_PAGES	8
-#define NUMA		"/sys/kernel/debug/sched/numa_balancing/"
+/* How long it has not flushed yet */
+#define WINDOW_MS	40
 
 FIXTURE(hint)
 {
 	struct scene scene;
+	struct scanner *scanner;
 };
 
 FIXTURE_SETUP(hint)
@@ -192,23 +195,24 @@ FIXTURE_SETUP(hint)
 
 	if (lacks)
 		SKIP(return, "%s", lacks);
-	if (!exists("/proc/sys/kernel/numa_balancing"))
-		SKIP(return, "no CONFIG_NUMA_BALANCING");
-	set(NUMA "scan_delay_ms", "1");
-	set(NUMA "scan_period_min_ms", "10");
-	set(NUMA "scan_period_max_ms", "20");
-	/* How long it has not flushed yet */
-	ASSERT_EQ(0, set(MIGRC_DEBUG "scan_delay_ms", "5"));
-	ASSERT_EQ(0, set("/proc/sys/kernel/numa_balancing", "1"));
+	lacks = scans_begin();
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->scanner = scanner_start(1, WINDOW_MS);
+	if (!self->scanner)
+		SKIP(return, "no scans on demand");
 }
 
 FIXTURE_TEARDOWN(hint)
 {
-	write_file("/proc/sys/kernel/numa_balancing", "0");
+	scanner_stop(self->scanner);
 	scene_end(&self->scene);
 }
 
-/* Written all the time, brought near by hint faults, and taken away again */
+/*
+ * Written all the time, made inaccessible, brought near by hint faults or without, and taken away
+ * again, at any time
+ */
 TEST_F_TIMEOUT(hint, write, scene_timeout())
 {
 	long faults = counter("numa_hint_faults");
@@ -226,18 +230,26 @@ TEST_F_TIMEOUT(hint, write, scene_timeout())
 		pages[i] = area + i * PAGE;
 	writers = writers_start(2, pages, NR_PAGES);
 	ASSERT_NE(NULL, writers);
+	scene->missing = NR_HITS;
 	while (scene_goes_on(scene) && writers_clean(writers)) {
-		random_delay(20000);
-		if (random_number() % 2)
+		long skipped = counter("migrc_skip_pending");
+
+		if (random_number() % 4 == 0)
 			make_read_only(area, NR_PAGES * PAGE, BY_SOFT_DIRTY);
+		scan_begin(self->scanner, area);
+		random_delay(WINDOW_MS * 500);
 		moves_clear(moves);
-		moves_add(moves, area, NR_PAGES, slow);
+		moves_add(moves, area, NR_PAGES, other_node(node_of(area)));
 		moves_do(moves);
+		scan_end(self->scanner);
+		scene->missing -= counter("migrc_skip_pending") > skipped;
 	}
 	EXPECT_TRUE(writers_stop(writers))
 		TH_LOG("%s", writers_say(writers));
-	if (writers_clean(writers))
+	if (writers_clean(writers)) {
 		EXPECT_GT(counter("numa_hint_faults"), faults);
+		EXPECT_TRUE(scene_met(scene));
+	}
 }
 
 int main(int argc, char **argv)

@@ -96,7 +96,6 @@ TEST_F_TIMEOUT(direct, demote, scene_timeout())
 FIXTURE(large)
 {
 	struct scene scene;
-	char *area;
 };
 
 /* Frames in a row, the first of which is where a folio of this size begins */
@@ -111,6 +110,21 @@ static bool is_large(const char *p)
 	return pfn && pfn % NR_LARGE == 0;
 }
 
+/*
+ * A new one each time: the base kernel takes a folio whose PTEs it has removed one by one for
+ * partially mapped, also after it has moved as a whole, and splits it when it moves again.
+ */
+static char *large_on(int nid)
+{
+	char *area = map_area(HUGE);
+
+	if (area && !madvise(area, LARGE, MADV_HUGEPAGE) && place(area, LARGE, nid) &&
+	    is_large(area))
+		return area;
+	unmap_area(area, HUGE);
+	return NULL;
+}
+
 FIXTURE_SETUP(large)
 {
 	const char *lacks = scene_begin(&self->scene, 2);
@@ -119,16 +133,11 @@ FIXTURE_SETUP(large)
 		SKIP(return, "%s", lacks);
 	if (set(LARGE_ENABLED, "madvise"))
 		SKIP(return, "no folios of 64 KiB");
-	self->area = map_area(HUGE);
-	ASSERT_TRUE(self->area && !madvise(self->area, LARGE, MADV_HUGEPAGE));
-	ASSERT_TRUE(place(self->area, LARGE, slow));
-	ASSERT_TRUE(is_large(self->area));
 }
 
 FIXTURE_TEARDOWN(large)
 {
 	scene_end(&self->scene);
-	unmap_area(self->area, HUGE);
 }
 
 /* Its PTEs are all read-only when it moves, and then it is written. */
@@ -138,15 +147,21 @@ TEST_F_TIMEOUT(large, write, scene_timeout())
 	unsigned long moved = 0;
 	long deferred = 0;
 
-	spot_show(scene->crew, 0, self->area);
 	while (deferred <= 0 && scene_goes_on(scene)) {
-		ASSERT_TRUE(make_read_only(self->area, LARGE, BY_UFFD));
+		int nid = scene->rounds % 2 ? slow : fast;
+		char *area = large_on(nid);
+
+		ASSERT_NE(NULL, area);
+		spot_show(scene->crew, 0, area);
+		ASSERT_TRUE(make_read_only(area, LARGE, BY_UFFD));
 		crew_settle(scene->crew);
-		moved += move_page(self->area, other_node(node_of(self->area)));
+		moved += move_page(area, other_node(nid));
 		deferred = counter_since(&scene->before, "migrc_deferred");
 		spot_write(crew_spot(scene->crew, 0));
 		crew_settle(scene->crew);
-		ASSERT_TRUE(is_large(self->area));
+		ASSERT_TRUE(is_large(area));
+		spot_hide(scene->crew, 0);
+		unmap_area(area, HUGE);
 	}
 	EXPECT_EQ(0, deferred) TH_LOG("%ld large folios were deferred", deferred);
 	EXPECT_TRUE(scene_clean(scene));

@@ -219,6 +219,10 @@ TEST_F_TIMEOUT(switching, off, scene_timeout())
 	EXPECT_TRUE(scene_rose(scene, "migrc_drain_off", scene->rounds / 2));
 }
 
+/* Long enough that it is often switched off before a write, and still is afterwards */
+#define MAX_UNWRITTEN_US	200000
+#define MAX_OFF_US		400000
+
 static void toggle(void *arg)
 {
 	atomic_bool *stop = arg;
@@ -227,7 +231,7 @@ static void toggle(void *arg)
 	for (i = 0; i < MAX_SWITCHED && !atomic_load(stop); i++) {
 		random_delay(100000);
 		write_file(MIGRC "enabled", "0");
-		random_delay(10000);
+		random_delay(MAX_OFF_US);
 		write_file(MIGRC "enabled", "1");
 	}
 }
@@ -242,8 +246,7 @@ TEST_F_TIMEOUT(switching, toggle, scene_timeout())
 	worker_run(scene->helper, toggle, stop);
 	while (scene_goes_on(scene)) {
 		prepare(scene, self->area, BY_UFFD);
-		/* Long enough that it is often switched off just now, and still is afterwards */
-		random_delay(5000);
+		random_delay(MAX_UNWRITTEN_US);
 		spot_write(crew_spot(scene->crew, 0));
 		crew_settle(scene->crew);
 	}

@@ -15,7 +15,7 @@
 
 #define NR_SPOTS	8
 #define NR_WRITTEN	4
-#define NR_PAGES	64UL
+#define NR_PAGES	32UL
 #define LEN		(NR_PAGES * PAGE)
 #define SWAP_SIZE	(32UL << 20)
 
@@ -26,11 +26,12 @@
 struct storm {
 	struct scene scene;
 	struct writers *writers;
-	struct moves moves;
+	struct moves moves[2];	/* of the two CPUs */
 	struct loop swap;
 	bool swap_on;
 	int switched;
-	char *area;	/* the spots' pages first, then those of the writers */
+	char *area;
+	char *spots;	/* the pages in the middle; those of the writers follow */
 	atomic_bool stop;
 };
 
@@ -47,7 +48,7 @@ FIXTURE_SETUP(storm)
 
 	ASSERT_NE(NULL, storm);
 	self->storm = storm;
-	const char *lacks = scene_begin(&storm->scene, 1);
+	const char *lacks = scene_begin(&storm->scene, 2);
 
 	if (lacks)
 		SKIP(return, "%s", lacks);
@@ -55,11 +56,13 @@ FIXTURE_SETUP(storm)
 		storm->swap_on = !swapon(storm->swap.path, SWAP_FLAG_PREFER | 32767);
 	storm->area = map_area(HUGE);
 	ASSERT_TRUE(storm->area && place(storm->area, LEN, slow));
+	/* That is where ranges which depend on chance overlap most. */
+	storm->spots = storm->area + (NR_PAGES - NR_SPOTS) / 2 * PAGE;
 	for (i = 0; i < NR_SPOTS; i++)
-		spot_show(storm->scene.crew, i, storm->area + i * PAGE);
+		spot_show(storm->scene.crew, i, storm->spots + i * PAGE);
 	for (i = 0; i < NR_WRITTEN; i++)
-		pages[i] = storm->area + (NR_SPOTS + i) * PAGE;
-	/* On one CPU: the last one is the reader's. */
+		pages[i] = storm->spots + (NR_SPOTS + i) * PAGE;
+	/* On the readers' CPUs */
 	storm->writers = writers_start(2, pages, NR_WRITTEN);
 	ASSERT_NE(NULL, storm->writers);
 }
@@ -84,17 +87,22 @@ static char *some(struct storm *storm, unsigned long *nr)
 	return storm->area + first * PAGE;
 }
 
+static void move_range(struct moves *moves, char *p, unsigned long nr)
+{
+	moves_clear(moves);
+	moves_add(moves, p, nr, random_number() % 2 ? fast : slow);
+	/* To and fro in one system call: nothing is drained in between. */
+	if (random_number() % 4 == 0)
+		moves_add(moves, p, nr, random_number() % 2 ? fast : slow);
+	moves_do(moves);
+}
+
 static void move_some(struct storm *storm)
 {
 	unsigned long nr;
 	char *p = some(storm, &nr);
 
-	moves_clear(&storm->moves);
-	moves_add(&storm->moves, p, nr, random_number() % 2 ? fast : slow);
-	/* To and fro in one system call: nothing is drained in between. */
-	if (random_number() % 4 == 0)
-		moves_add(&storm->moves, p, nr, random_number() % 2 ? fast : slow);
-	moves_do(&storm->moves);
+	move_range(&storm->moves[0], p, nr);
 }
 
 static void page_out_some(struct storm *storm)
@@ -157,7 +165,8 @@ static void disturb(void *arg)
 
 	while (!atomic_load(&storm->stop)) {
 		disturbances[random_number() % ARRAY_SIZE(disturbances)](storm);
-		random_delay(300);
+		/* What is stale can be read until the next flush. */
+		random_delay(5000);
 	}
 }
 
@@ -182,11 +191,28 @@ static void write_one(struct storm *storm)
 	spot_write(crew_spot(storm->scene.crew, random_number() % NR_SPOTS));
 }
 
+/*
+ * A move takes long here, and most spots would be written before they are unmapped: now none
+ * is until they have moved.
+ */
+static void move_and_write(struct storm *storm)
+{
+	unsigned long nr;
+	char *p = some(storm, &nr);
+	int i;
+
+	make_read_only(p, nr * PAGE, BY_UFFD);
+	move_range(&storm->moves[1], p, nr);
+	for (i = 0; i < NR_SPOTS; i++)
+		if (random_number() % 2)
+			spot_write(crew_spot(storm->scene.crew, i));
+}
+
 static void replace_one(struct storm *storm)
 {
 	int nr = random_number() % NR_SPOTS;
 	struct spot *spot = crew_spot(storm->scene.crew, nr);
-	char *page = storm->area + nr * PAGE;
+	char *page = storm->spots + nr * PAGE;
 
 	spot_begin_change(spot);
 	if (random_number() % 2)
@@ -201,7 +227,7 @@ static void replace_one(struct storm *storm)
 static void protect_one(struct storm *storm)
 {
 	int nr = random_number() % NR_SPOTS;
-	char *page = storm->area + nr * PAGE;
+	char *page = storm->spots + nr * PAGE;
 
 	mprotect(page, PAGE, PROT_READ);
 	random_delay(500);
@@ -209,8 +235,8 @@ static void protect_one(struct storm *storm)
 }
 
 static void (* const events[])(struct storm *storm) = {
-	write_one, write_one, write_one, write_one, write_one, write_one, share, replace_one,
-	protect_one,
+	write_one, write_one, write_one, write_one, write_one, write_one, move_and_write,
+	move_and_write, share, replace_one, protect_one,
 };
 
 TEST_F_TIMEOUT(storm, all, scene_timeout())
@@ -222,13 +248,13 @@ TEST_F_TIMEOUT(storm, all, scene_timeout())
 	worker_run(scene->helper, disturb, storm);
 	while (scene_goes_on(scene) && writers_clean(storm->writers)) {
 		events[random_number() % ARRAY_SIZE(events)](storm);
-		random_delay(200);
+		random_delay(1000);
 	}
 	atomic_store(&storm->stop, true);
 	worker_wait(scene->helper);
 	crew_settle(scene->crew);
 	for (i = 0; i < NR_SPOTS && crew_clean(scene->crew); i++)
-		EXPECT_TRUE(spot_intact(crew_spot(scene->crew, i), storm->area + i * PAGE));
+		EXPECT_TRUE(spot_intact(crew_spot(scene->crew, i), storm->spots + i * PAGE));
 	EXPECT_TRUE(writers_stop(storm->writers))
 		TH_LOG("%s", writers_say(storm->writers));
 	EXPECT_TRUE(scene_clean(scene));

@@ -5,7 +5,7 @@
  *
  * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
  *
- *   writable	fault_write; fork_storm: fault_fork
+ *   writable	fault_write; fork_storm: none, it meets the window of fault_fork too seldom
  *   downgrade	fault_pending; of fork: fault_fork
  */
 #include <sys/prctl.h>
