@@ -315,7 +315,9 @@ void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason
 	batch->mixed = false;
 	batch->srcu_idx = srcu_read_lock(&migrc_srcu);
 	batch->active = READ_ONCE(migrc_deferring);
-	if (!batch->active)
+	if (batch->active)
+		__release(&migrc_srcu);		/* for sparse; held until __migrc_end() */
+	else
 		srcu_read_unlock(&migrc_srcu, batch->srcu_idx);
 }
 
@@ -368,6 +370,7 @@ void __migrc_end(struct migrc_batch *batch)
 	if (!list_empty(&batch->sources))
 		migrc_queue(&batch->sources);
 	migrc_arm();
+	__acquire(&migrc_srcu);
 	srcu_read_unlock(&migrc_srcu, batch->srcu_idx);
 }
 

@@ -74,6 +74,19 @@ static bool all_are(const char *area, uint64_t value)
 	return true;
 }
 
+static void say_refused(long deferred, const struct counters *before)
+{
+	static const char * const rows[] = {
+		"migrc_skip_write", "migrc_skip_pending",
+		"migrc_skip_limit", "migrc_skip_collision",
+	};
+	size_t i;
+
+	ksft_print_msg("%ld deferred\n", deferred);
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		ksft_print_msg("%s has risen by %ld\n", rows[i], counter_since(before, rows[i]));
+}
+
 TEST_F(restore, clean)
 {
 	struct counters before;
@@ -90,11 +103,7 @@ TEST_F(restore, clean)
 		counters_read(&before);
 		deferred = there_and_back(self->moves, self->area, "migrc_deferred");
 		if (deferred < (long)MANY)
-			ksft_print_msg("%ld deferred; refused: pending %ld, write %ld, limit %ld, collision %ld\n",
-				       deferred, counter_since(&before, "migrc_skip_pending"),
-				       counter_since(&before, "migrc_skip_write"),
-				       counter_since(&before, "migrc_skip_limit"),
-				       counter_since(&before, "migrc_skip_collision"));
+			say_refused(deferred, &before);
 	}
 	EXPECT_GE(deferred, (long)MANY);
 	EXPECT_TRUE(all_are(self->area, 1));
