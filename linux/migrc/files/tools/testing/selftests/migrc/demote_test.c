@@ -138,6 +138,7 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 	ASSERT_EQ(0, madvise(self->area, LEN, MADV_DONTFORK));
 	for (i = 0; i < NR_SPOTS; i++)
 		spot_show(scene->crew, i, self->area + i * APART);
+	scene->missing = 1;
 	while (scene_goes_on(scene)) {
 		double end;
 
@@ -158,6 +159,7 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 		waitpid(pid, NULL, 0);
 		demoted += count_on(self->area, NR_PAGES, slow);
 		crew_settle(scene->crew);
+		scene->missing = counter_since(&scene->before, "migrc_force_wp") <= 0;
 	}
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_GE(demoted, 1);

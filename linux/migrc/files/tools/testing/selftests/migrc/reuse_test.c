@@ -221,6 +221,7 @@ TEST_F_TIMEOUT(switching, off, scene_timeout())
 
 /* Long enough that it is often switched off before a write, and still is afterwards */
 #define MAX_UNWRITTEN_US	200000
+#define MAX_ON_US		300000
 #define MAX_OFF_US		400000
 
 static void toggle(void *arg)
@@ -229,7 +230,7 @@ static void toggle(void *arg)
 	int i;
 
 	for (i = 0; i < MAX_SWITCHED && !atomic_load(stop); i++) {
-		random_delay(100000);
+		random_delay(MAX_ON_US);
 		write_file(MIGRC "enabled", "0");
 		random_delay(MAX_OFF_US);
 		write_file(MIGRC "enabled", "1");
@@ -244,11 +245,13 @@ TEST_F_TIMEOUT(switching, toggle, scene_timeout())
 
 	ASSERT_NE(NULL, stop);
 	worker_run(scene->helper, toggle, stop);
+	scene->missing = 1;
 	while (scene_goes_on(scene)) {
 		prepare(scene, self->area, BY_UFFD);
 		random_delay(MAX_UNWRITTEN_US);
 		spot_write(crew_spot(scene->crew, 0));
 		crew_settle(scene->crew);
+		scene->missing = counter_since(&scene->before, "migrc_drain_off") <= 0;
 	}
 	atomic_store(stop, true);
 	worker_wait(scene->helper);
