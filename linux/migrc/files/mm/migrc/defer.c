@@ -184,7 +184,7 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 		seq = migrc_set_mark(mm);
 		spin_unlock(&migrc_lock);
 		if (seq) {
-			count_migrc(spared, spared);
+			count_migrc(spared, spared ? 1 : 0);
 			migrc_generation_defer(pte_page(pteval), mm, seq);
 			unmap->deferred++;
 			return true;
