@@ -4,7 +4,8 @@
 Only what the selftests of the lab print: a plan, result lines with SKIP and
 XFAIL directives, any nesting (the innermost cases are the ones that count).
 A program that dies before its plan is done gets one failed case of its own,
-so that silence is never success.
+so that silence is never success.  What a failed case has printed since the one before
+it is its reason: kselftest's harness names the line there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ _RESULT = re.compile(
     r"^\s*(?:# )*(ok|not ok)\s+(\d+)\s*-?\s*(.*?)\s*(?:#\s*(SKIP|XFAIL|TODO)\b\s*(.*))?$"
 )
 _PLAN = re.compile(r"^\s*(?:# )*1\.\.(\d+)(?:\s*#\s*SKIP\s*(.*))?\s*$")
+_REMARK = re.compile(r"^\s*#\s?(?!\s*(?:RUN|OK|FAIL)\s)(.*\S)")
+REMARKS = 3  # of a failed case, the last ones
 KSFT_SKIP = 4
 
 
@@ -33,6 +36,7 @@ def parse(text: str, exit_code: int) -> list[Case]:
     cases: list[Case] = []
     planned: int | None = None
     skip_all: str | None = None
+    remarks: list[str] = []
     for line in text.splitlines():
         if match := _PLAN.match(line):
             planned = int(match[1])
@@ -43,7 +47,12 @@ def parse(text: str, exit_code: int) -> list[Case]:
             outcome = "pass" if status == "ok" else "fail"
             if directive in ("SKIP", "XFAIL", "TODO"):
                 outcome = "skip"
+            elif outcome == "fail":
+                reason = "; ".join(remarks[-REMARKS:])
+            remarks = []
             cases.append(Case(name.strip() or f"case {number}", outcome, (reason or "").strip()))
+        elif match := _REMARK.match(line):
+            remarks.append(match[1])
     if skip_all is not None and not cases:
         return [Case("all", "skip", skip_all)]
     if exit_code == KSFT_SKIP and not cases:

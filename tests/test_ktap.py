@@ -22,6 +22,22 @@ def test_skipped_case_without_a_name() -> None:
     ]
 
 
+def test_failed_case_has_its_last_remarks_as_reason() -> None:
+    text = (
+        "TAP version 13\n1..2\n# early\nok 1 a.one\n#  RUN           a.two ...\n"
+        "# in 3 rounds it was not met\n# a_test.c:9:two:Expected 1 (1) == x (0)\n"
+        "# two: Test failed\n#          FAIL  a.two\nnot ok 2 a.two\n"
+    )
+    assert parse(text, 1) == [
+        Case("a.one", "pass"),
+        Case(
+            "a.two",
+            "fail",
+            "in 3 rounds it was not met; a_test.c:9:two:Expected 1 (1) == x (0); two: Test failed",
+        ),
+    ]
+
+
 def test_name_with_a_hash() -> None:
     assert parse("1..1\nok 1 pages #1 to #3 # SKIPPED\n", 0)[0].outcome == "pass"
 
