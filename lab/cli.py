@@ -189,7 +189,9 @@ def run_migrc(args: argparse.Namespace) -> int:
 
 def run_migrc_curve(args: argparse.Namespace) -> int:
     """make migrc-curve: flushes saved against memory held and age."""
-    return 0 if migrc_curve.curve(args.sizes, args.max_pages, args.max_age_ms, RESULTS) else 1
+    limits = args.sizes, args.max_pages, args.max_age_ms
+    migrc_curve.curve(*limits, RESULTS, resume=args.resume)
+    return 0
 
 
 def run_models(args: argparse.Namespace) -> int:
@@ -336,6 +338,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--max-age-ms", migrc_curve.MAX_AGES_MS, "age of what is held"),
     ):
         command.add_argument(option, type=_numbers, default=numbers, metavar="N,N", help=text)
+    _add_resume(command)
     command = add("models", run_models, "verify the Promela models, into docs/results")
     command.add_argument("models", nargs="*", metavar="MODEL", help="default: all")
     command.add_argument(

@@ -24,12 +24,10 @@
  */
 #define NR_SPOTS	16
 #define APART		(127 * PAGE)
-/* How long kswapd may take for all, */
-#define DEMOTE_S	60
+/* How long kswapd may take until all is made anew, */
+#define DEMOTE_S	5
 /* and for one spot, before all pages are made read-only again */
 #define SPOT_S		1
-/* What the filler takes anew at a time */
-#define CHUNK		(512 * PAGE)
 
 FIXTURE(demote)
 {
@@ -79,7 +77,7 @@ static long free_pages(int nid)
  * kswapd leaves alone what is read all the time.  So the readers have looked at all spots, and
  * turn away until kswapd has demoted some, which are written before they look again.
  */
-static void write_demoted(struct crew *crew, char *area)
+static int write_demoted(struct crew *crew, char *area)
 {
 	double end = now() + SPOT_S;
 	bool done[NR_SPOTS];
@@ -108,15 +106,23 @@ static void write_demoted(struct crew *crew, char *area)
 	for (i = 0; i < NR_SPOTS; i++)
 		spot_show_again(crew, i, area + i * APART);
 	crew_settle(crew);
+	return nr;
 }
 
-/*
- * More than the fast node has, and nowhere else: kswapd makes room.  What it has demoted of
- * this comes back to the fast node in its turn, so that kswapd never has done enough.
- */
+static bool all_demoted(char *area)
+{
+	int i;
+
+	for (i = 0; i < NR_SPOTS; i++)
+		if (node_of(area + i * APART) != slow)
+			return false;
+	return true;
+}
+
+/* More than the fast node has, and nowhere else: kswapd makes room. */
 static void fill(void)
 {
-	size_t size = (free_pages(fast) + 4 * NR_PAGES) * PAGE / CHUNK * CHUNK, i;
+	size_t size = (free_pages(fast) + 4 * NR_PAGES) * PAGE, i;
 	unsigned long mask = 1UL << fast;
 	char *p;
 
@@ -129,10 +135,8 @@ static void fill(void)
 	pin(1);
 	madvise(p, size, MADV_POPULATE_WRITE);
 	for (;;)
-		for (i = 0; i < size; i += CHUNK) {
-			madvise(p + i, CHUNK, MADV_DONTNEED);
-			madvise(p + i, CHUNK, MADV_POPULATE_WRITE);
-		}
+		for (i = 0; i < size; i += PAGE)
+			word_write(p + i, i);
 }
 
 static bool met(struct scene *scene)
@@ -143,7 +147,7 @@ static bool met(struct scene *scene)
 TEST_F_TIMEOUT(demote, write, scene_timeout())
 {
 	struct scene *scene = &self->scene;
-	unsigned long demoted = 0, i;
+	unsigned long demoted = 0, written = 0, i;
 	pid_t pid;
 
 	/* Not shared with the child, or its pages would be copied when they are written. */
@@ -161,10 +165,10 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 		ASSERT_GT(pid, 0);
 		for (end = now() + DEMOTE_S; now() < end && crew_clean(scene->crew);) {
 			ASSERT_TRUE(make_read_only(self->area, LEN, BY_UFFD));
-			write_demoted(scene->crew, self->area);
+			written += write_demoted(scene->crew, self->area);
 			/* At any time */
 			spot_write(crew_spot(scene->crew, random_number() % NR_SPOTS));
-			if (count_on(self->area, NR_PAGES, slow) > NR_PAGES * 3 / 4 && met(scene))
+			if (all_demoted(self->area) || (met(scene) && now() > scene->end))
 				break;
 		}
 		kill(pid, SIGKILL);
@@ -173,6 +177,8 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 		crew_settle(scene->crew);
 		scene->missing = !met(scene);
 	}
+	ksft_print_msg("%lu rounds, %lu pages demoted, %lu spots written soon\n",
+		       scene->rounds, demoted, written);
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_GE(demoted, 1);
 	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", 1));

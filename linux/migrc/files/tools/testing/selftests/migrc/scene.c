@@ -11,7 +11,7 @@
 #include "scene.h"
 
 /* How much longer a test may go on that has not met what it is for */
-#define MORE_S	20
+#define MORE_S	30
 
 static double seconds(void)
 {
