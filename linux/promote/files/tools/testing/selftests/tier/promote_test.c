@@ -15,8 +15,6 @@
 #define NR_4K	64UL
 #define NR_HUGE	8UL
 
-#define UNRECLAIMABLE	"node_unreclaimable:"
-
 static int fast, slow;
 
 static int promote(uint64_t pfn, unsigned long nr, int nid)

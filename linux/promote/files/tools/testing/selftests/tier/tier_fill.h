@@ -54,6 +54,9 @@ static long room(int nid)
 	return best;
 }
 
+/* For zone_value(): kswapd has given up */
+#define UNRECLAIMABLE	"node_unreclaimable:"
+
 /* The largest value of a key among the node's zones in /proc/zoneinfo, or -1. */
 static inline long zone_value(int nid, const char *key)
 {
