@@ -24,7 +24,9 @@
  */
 #define NR_SPOTS	16
 #define APART		(127 * PAGE)
-/* How long kswapd may take until all is made anew, */
+/* How long it may take until the node is full and kswapd has demoted something, */
+#define FILL_S		60
+/* how long from then on until all is made anew, */
 #define DEMOTE_S	5
 /* and for one spot, before all pages are made read-only again */
 #define SPOT_S		1
@@ -156,6 +158,7 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 		spot_show(scene->crew, i, self->area + i * APART);
 	scene->missing = 1;
 	while (scene_goes_on(scene)) {
+		bool begun = false;
 		double end;
 
 		ASSERT_TRUE(place(self->area, LEN, fast));
@@ -163,11 +166,16 @@ TEST_F_TIMEOUT(demote, write, scene_timeout())
 		if (!pid)
 			fill();
 		ASSERT_GT(pid, 0);
-		for (end = now() + DEMOTE_S; now() < end && crew_clean(scene->crew);) {
+		end = now() + FILL_S;
+		while (now() < end && crew_clean(scene->crew)) {
 			ASSERT_TRUE(make_read_only(self->area, LEN, BY_UFFD));
 			written += write_demoted(scene->crew, self->area);
 			/* At any time */
 			spot_write(crew_spot(scene->crew, random_number() % NR_SPOTS));
+			if (!begun && count_on(self->area, NR_PAGES, slow)) {
+				begun = true;
+				end = now() + DEMOTE_S;
+			}
 			if (all_demoted(self->area) || (met(scene) && now() > scene->end))
 				break;
 		}
