@@ -20,6 +20,7 @@ import pytest
 
 from lab import (
     agent,
+    build,
     cache,
     flushes,
     kept,
@@ -863,16 +864,36 @@ def test_what_makes_a_curve_worthless() -> None:
     assert all(word in failure for word, failure in zip(words, failures, strict=True))
 
 
+def test_size_with_a_step_that_is_not_complete_breaks_the_curve_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = curve_row(SAVED)
+    agent_facts = {
+        "environment": {"nodes": {"node0": {"free_kb": 4096}}},
+        "workload": {"verified": True},
+        "steps": made["steps"],
+    }
+    found = {"kernel": made["kernel"], "date": "d", "seconds_total": 1.0, "agent": agent_facts}
+    monkeypatch.setattr(build, "kernel", lambda flavour: flavour)
+    monkeypatch.setattr(scenario, "run_contender", lambda *_, **__: found)
+    measure = partial(migrc_curve.measure_size, 512, [], "tiershift", "title", io.StringIO())
+    assert measure()["free_mb"] == 4
+    made["steps"][3]["complete"] = False
+    with pytest.raises(LabError, match="only 10000 pages"):
+        measure()
+
+
 def test_page_of_the_curve(tmp_path: Path) -> None:
     rows = [curve_row(SAVED), curve_row(SAVED, size_mb=8192)]
     made = {
         **{"command": "make migrc-curve", "date": "today", "seconds": 1.0, "rows": rows},
-        **{"host": {"qemu": "QEMU", "cpus": 2}, "failures": []},
+        **{"host": {"qemu": "QEMU", "cpus": 2}, "resumed": 1},
     }
     migrc_curve.write(made, tmp_path)
     page = (tmp_path / "migrc-curve.md").read_text()
     assert "## Fast node of 8192 MiB" in page and "(migrc-curve.svg)" in page
     assert page.count("kswapd had given up 3 times") == 2
+    assert "1 of the 2 sizes had been measured before" in page
     assert "are 128 pages and 100 ms (flushes 95.5% less, at most 100 KiB seen held)" in page
     line = next(line for line in page.splitlines() if line.startswith("| 128 pages, 100 ms"))
     assert "| 4.50 | 95.5% |" in line and "cap 9,000" in line
