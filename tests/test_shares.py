@@ -60,7 +60,7 @@ def test_a_test_that_fails_or_is_skipped_is_no_figure() -> None:
     made["colder"] = [shares.read("1..1\n# 290 and 1210 pages were promoted\nnot ok 1 x\n", 1)]
     made["max"] = [shares.read("1..0 # SKIP no memory control groups (v2)\n", 4)]
     failures = shares.check(made)
-    assert "colder, run 1: fail" in failures
+    assert "colder, run 1: fail (290 and 1210 pages were promoted)" in failures
     assert any("max, run 1: skip (no memory control groups" in line for line in failures)
 
 
