@@ -128,6 +128,7 @@ class Measure:
     expected_s: int = 80
     watch_ms: int = 0
     revive: bool = False
+    icount: bool = False  # time is the number of instructions: for the length of fixed work
     unit: str = "operation"
     noise_app_per_op: float = 0.0
     noise_all_per_op: float = 0.0
@@ -663,6 +664,7 @@ def run_contender(
         timeout_s=3 * scenario.measure.timeout_s // 2 + 120,  # load, run, and the rest
         plugins=_plugins(scenario, kernel, out, cache),
         append=scenario.topology.append,
+        icount=scenario.measure.icount,
         on_line=live.on_line,
     )
     data = agent_results(out, result.exit_code, f"scenario {scenario.name}, {contender.name}")
