@@ -42,7 +42,9 @@ enum migrc_site {
  * enum migrc_reason - why sources are flushed and released
  * @MIGRC_DRAIN_CAP:		a node holds as many as it may
  * @MIGRC_DRAIN_AGE:		the oldest is as old as it may get
- * @MIGRC_DRAIN_PRESSURE:	somebody needs memory
+ * @MIGRC_DRAIN_PRESSURE:	a node has too little free memory: kswapd
+ * @MIGRC_DRAIN_ALLOC:		an allocation would have to reclaim memory itself
+ * @MIGRC_DRAIN_OOM:		somebody would be killed for lack of memory
  * @MIGRC_DRAIN_ISOLATE:	somebody wants certain page frames
  * @MIGRC_DRAIN_FAILURE:	a page frame has failed, or is to be taken out of use
  * @MIGRC_DRAIN_CONTIG:		page frames in a row are wanted
@@ -57,6 +59,8 @@ enum migrc_reason {
 	MIGRC_DRAIN_CAP,
 	MIGRC_DRAIN_AGE,
 	MIGRC_DRAIN_PRESSURE,
+	MIGRC_DRAIN_ALLOC,
+	MIGRC_DRAIN_OOM,
 	MIGRC_DRAIN_ISOLATE,
 	MIGRC_DRAIN_FAILURE,
 	MIGRC_DRAIN_CONTIG,
@@ -69,15 +73,19 @@ enum migrc_reason {
 };
 
 /**
- * struct migrc_unmap - what try_to_migrate() did with the TLB entries of one folio
+ * struct migrc_unmap - how try_to_migrate_defer() unmaps one folio
+ * @flags:	enum ttu_flags
  * @deferred:	PTEs whose flush was deferred
  * @owed:	PTEs whose flush try_to_unmap_flush() will do
+ * @may_defer:	flushes may be deferred
  * @may_fail:	nobody depends on it, so a flush that could be spared by waiting is not worth it
  * @postponed:	that was so, and it has been left mapped
  */
 struct migrc_unmap {
+	unsigned int flags;
 	unsigned int deferred;
 	unsigned int owed;
+	bool may_defer;
 	bool may_fail;
 	bool postponed;
 };
@@ -99,6 +107,7 @@ struct migrc_batch {
 #ifdef CONFIG_MIGRC
 
 DECLARE_STATIC_KEY_FALSE(migrc_key);
+extern bool migrc_restore_readonly;
 
 void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason);
 void __migrc_end(struct migrc_batch *batch);
@@ -124,9 +133,19 @@ static inline bool migrc_on(void)
 	return static_branch_unlikely(&migrc_key);
 }
 
+static inline bool migrc_restoring(void)
+{
+	return migrc_on() && READ_ONCE(migrc_restore_readonly);
+}
+
 #else /* !CONFIG_MIGRC */
 
 static inline bool migrc_on(void)
+{
+	return false;
+}
+
+static inline bool migrc_restoring(void)
 {
 	return false;
 }
@@ -223,7 +242,7 @@ static inline void __migrc_scan_touch(struct mm_struct *mm, int nid) { }
 
 bool __migrc_promote_later(struct vm_fault *vmf, struct folio *folio, int target, int *nid,
 			   bool *writable);
-bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte);
+bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t *ptep);
 
 #else
 
@@ -233,7 +252,7 @@ static inline bool __migrc_promote_later(struct vm_fault *vmf, struct folio *fol
 	return false;
 }
 
-static inline bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte)
+static inline bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t *ptep)
 {
 	return false;
 }
@@ -283,7 +302,7 @@ static inline void migrc_begin(struct migrc_batch *batch, enum migrate_mode mode
  */
 static inline bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
 {
-	return batch->active && __migrc_may_defer(src);
+	return migrc_on() && batch->active && __migrc_may_defer(src);
 }
 
 /**
@@ -323,7 +342,7 @@ static inline void migrc_end(struct migrc_batch *batch)
  */
 static inline bool migrc_deferred(struct migrc_batch *batch, const struct migrc_unmap *unmap)
 {
-	if (!unmap->deferred)
+	if (!migrc_on() || !unmap->deferred)
 		return false;
 	if (unmap->owed)
 		batch->mixed = true;
@@ -332,9 +351,9 @@ static inline bool migrc_deferred(struct migrc_batch *batch, const struct migrc_
 
 /**
  * migrc_postpone - had a folio better not be migrated now?
- * @unmap:	of the folio, or NULL if its flushes must not be deferred
+ * @unmap:	of the folio
  * @mm:		address space
- * @pte:	that maps the folio
+ * @ptep:	that maps the folio
  *
  * That is so for a promotion that would have to flush because NUMA balancing's scanner has
  * not flushed yet.
@@ -342,14 +361,15 @@ static inline bool migrc_deferred(struct migrc_batch *batch, const struct migrc_
  * Context: under the page-table lock.
  * Return: whether try_to_migrate() should leave it mapped.
  */
-static inline bool migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte)
+static inline bool migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t *ptep)
 {
-	return unmap && __migrc_postpone(unmap, mm, pte);
+	return migrc_on() && unmap->may_defer && unmap->may_fail &&
+	       __migrc_postpone(unmap, mm, ptep);
 }
 
 /**
  * migrc_defer_pte - defer the TLB flush of a PTE that is being replaced
- * @unmap:	of the folio, or NULL if its flushes must not be deferred
+ * @unmap:	of the folio
  * @mm:		address space
  * @pteval:	the PTE, which has been cleared
  * @addr:	where it was
@@ -361,7 +381,7 @@ static inline bool migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *m
 static inline bool migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm,
 				   pte_t pteval, unsigned long addr)
 {
-	return unmap && __migrc_defer_pte(unmap, mm, pteval, addr);
+	return migrc_on() && unmap->may_defer && __migrc_defer_pte(unmap, mm, pteval, addr);
 }
 
 /**
@@ -408,7 +428,7 @@ static inline bool migrc_hint_fault_writable(struct vm_fault *vmf, struct folio 
 static inline pte_t migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, struct folio *src,
 				      struct folio *dst)
 {
-	return migrc_on() ? __migrc_restore_pte(pte, vma, src, dst) : pte;
+	return migrc_restoring() ? __migrc_restore_pte(pte, vma, src, dst) : pte;
 }
 
 /**
@@ -420,7 +440,7 @@ static inline pte_t migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, str
  */
 static inline void migrc_wrote(struct mm_struct *mm, struct folio *folio)
 {
-	if (migrc_on())
+	if (migrc_restoring())
 		__migrc_wrote(mm, folio);
 }
 

@@ -59,6 +59,8 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_CAP]		= "fault_cap",
 	[MIGRC_FAULT_AGE]		= "fault_age",
 	[MIGRC_FAULT_PRESSURE]		= "fault_pressure",
+	[MIGRC_FAULT_ALLOC]		= "fault_alloc",
+	[MIGRC_FAULT_OOM]		= "fault_oom",
 	[MIGRC_FAULT_FREEZE]		= "fault_freeze",
 	[MIGRC_FAULT_FILE]		= "fault_file",
 	[MIGRC_FAULT_AT_ONCE]		= "fault_at_once",
@@ -143,6 +145,10 @@ bool migrc_fault_drain(enum migrc_reason reason)
 		return migrc_fault(CONTIG);
 	case MIGRC_DRAIN_PRESSURE:
 		return migrc_fault(PRESSURE);
+	case MIGRC_DRAIN_ALLOC:
+		return migrc_fault(ALLOC);
+	case MIGRC_DRAIN_OOM:
+		return migrc_fault(OOM);
 	default:
 		return false;
 	}

@@ -31,7 +31,9 @@
  * @MIGRC_FAULT_OFF:		flush when switched off
  * @MIGRC_FAULT_CAP:		limit by number
  * @MIGRC_FAULT_AGE:		limit by age
- * @MIGRC_FAULT_PRESSURE:	drain when memory is needed
+ * @MIGRC_FAULT_PRESSURE:	drain when kswapd needs memory
+ * @MIGRC_FAULT_ALLOC:		drain before an allocation reclaims
+ * @MIGRC_FAULT_OOM:		drain before somebody is killed for lack of memory
  * @MIGRC_FAULT_FREEZE:		drain when the system goes to sleep
  * @MIGRC_FAULT_FILE:		only anonymous pages are deferred
  * @MIGRC_FAULT_AT_ONCE:	hint faults that would have to flush leave promotion to a worker
@@ -67,6 +69,8 @@ enum migrc_fault {
 	MIGRC_FAULT_CAP,
 	MIGRC_FAULT_AGE,
 	MIGRC_FAULT_PRESSURE,
+	MIGRC_FAULT_ALLOC,
+	MIGRC_FAULT_OOM,
 	MIGRC_FAULT_FREEZE,
 	MIGRC_FAULT_FILE,
 	MIGRC_FAULT_AT_ONCE,

@@ -144,6 +144,14 @@ static u64 migrc_set_mark(struct mm_struct *mm)
 	return seq;
 }
 
+/* The flush of a PTE is not deferred, but will be done with others'. */
+static inline bool migrc_owe(struct migrc_unmap *unmap, enum migrc_skip skip)
+{
+	count_migrc(skipped[skip], 1);
+	unmap->owed++;
+	return false;
+}
+
 /**
  * __migrc_defer_pte - see migrc_defer_pte()
  * @unmap:	of the folio
@@ -158,42 +166,34 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 		       unsigned long addr)
 {
 	bool pending, spared;
-	enum migrc_skip skip;
+	u64 seq;
 
 	/* A hint-fault PTE: nothing to flush, now or later. */
 	if (!pte_accessible(mm, pteval))
 		return false;
-
+	if (pte_write(pteval) && !migrc_fault(WRITE))
+		return migrc_owe(unmap, MIGRC_SKIP_WRITE);
 	pending = mm_tlb_flush_pending(mm) && !migrc_fault(PENDING);
 	spared = pending && migrc_scans_spare(mm, page_to_nid(pte_page(pteval)));
-	if (pte_write(pteval) && !migrc_fault(WRITE)) {
-		skip = MIGRC_SKIP_WRITE;
-	} else if (pending && !spared) {
-		skip = MIGRC_SKIP_PENDING;
-	} else {
-		u64 seq;
+	if (pending && !spared)
+		return migrc_owe(unmap, MIGRC_SKIP_PENDING);
 
-		/*
-		 * A full barrier: the PTE is cleared before tlb_gen moves, and mm_cpumask is
-		 * read after.  A CPU that is not in it yet will see both when it switches in.
-		 */
-		inc_mm_tlb_gen(mm);
-		mmu_notifier_arch_invalidate_secondary_tlbs(mm, 0, -1UL);
+	/*
+	 * A full barrier: the PTE is cleared before tlb_gen moves, and mm_cpumask is
+	 * read after.  A CPU that is not in it yet will see both when it switches in.
+	 */
+	inc_mm_tlb_gen(mm);
+	mmu_notifier_arch_invalidate_secondary_tlbs(mm, 0, -1UL);
 
-		spin_lock(&migrc_lock);
-		seq = migrc_set_mark(mm);
-		spin_unlock(&migrc_lock);
-		if (seq) {
-			count_migrc(spared, spared ? 1 : 0);
-			migrc_generation_defer(pte_page(pteval), mm, seq);
-			unmap->deferred++;
-			return true;
-		}
-		skip = MIGRC_SKIP_COLLISION;
-	}
-	count_migrc(skipped[skip], 1);
-	unmap->owed++;
-	return false;
+	spin_lock(&migrc_lock);
+	seq = migrc_set_mark(mm);
+	spin_unlock(&migrc_lock);
+	if (!seq)
+		return migrc_owe(unmap, MIGRC_SKIP_COLLISION);
+	count_migrc(spared, spared ? 1 : 0);
+	migrc_generation_defer(pte_page(pteval), mm, seq);
+	unmap->deferred++;
+	return true;
 }
 
 /**

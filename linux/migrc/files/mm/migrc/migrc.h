@@ -74,7 +74,6 @@ extern u64 migrc_done;
 extern bool migrc_deferring;
 extern unsigned int migrc_max_pages;
 extern unsigned int migrc_max_age_ms;
-extern bool migrc_restore_readonly;
 
 /**
  * struct migrc_mark - what is deferred for an address space

@@ -132,17 +132,18 @@ void migrc_promote_scan_end(struct mm_struct *mm)
  * __migrc_postpone - see migrc_postpone()
  * @unmap:	of the folio
  * @mm:		address space
- * @pte:	that maps the folio
+ * @ptep:	that maps the folio
  *
  * Context: under the page-table lock.
  * Return: whether.
  */
-bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pte)
+bool __migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t *ptep)
 {
+	pte_t pte = ptep_get(ptep);
 	int nid;
 
-	if (!unmap->may_fail || !atomic_read(&migrc_promote_scans[migrc_scan(mm)]) ||
-	    !mm_tlb_flush_pending(mm) || !pte_accessible(mm, pte) || pte_write(pte))
+	if (!atomic_read(&migrc_promote_scans[migrc_scan(mm)]) || !mm_tlb_flush_pending(mm) ||
+	    !pte_accessible(mm, pte) || pte_write(pte))
 		return false;
 	nid = page_to_nid(pte_page(pte));
 	/* Elsewhere NUMA balancing would learn from the failure that it scans too often. */

@@ -81,7 +81,7 @@ static void migrc_written_age(void)
  */
 void __migrc_wrote(struct mm_struct *mm, struct folio *folio)
 {
-	if (!READ_ONCE(migrc_restore_readonly) || folio_test_large(folio))
+	if (folio_test_large(folio))
 		return;
 	count_migrc(written, 1);
 	migrc_written_age();
@@ -112,8 +112,7 @@ pte_t __migrc_restore_pte(pte_t pte, struct vm_area_struct *vma, struct folio *s
 {
 	bool from_top, to_top;
 
-	if (!READ_ONCE(migrc_restore_readonly) || src == dst || folio_test_large(dst) ||
-	    !folio_test_anon(dst))
+	if (src == dst || folio_test_large(dst) || !folio_test_anon(dst))
 		return pte;
 	/* Entries without room for a Dirty bit have lost it. */
 	if (!migration_entry_supports_ad())

@@ -134,6 +134,8 @@ static const char * const migrc_event_names[] = {
 	"migrc_drain_cap ",
 	"migrc_drain_age ",
 	"migrc_drain_pressure ",
+	"migrc_drain_alloc ",
+	"migrc_drain_oom ",
 	"migrc_drain_isolate ",
 	"migrc_drain_failure ",
 	"migrc_drain_contig ",

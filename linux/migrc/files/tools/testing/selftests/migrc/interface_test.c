@@ -108,6 +108,7 @@ TEST_F(interface, rows)
 	static const char * const rows[] = {
 		"migrc_deferred", "migrc_pending", "migrc_flush",
 		"migrc_drain_cap", "migrc_drain_age", "migrc_drain_pressure",
+		"migrc_drain_alloc", "migrc_drain_oom",
 		"migrc_drain_isolate", "migrc_drain_failure", "migrc_drain_contig",
 		"migrc_drain_freeze", "migrc_drain_off",
 		"migrc_drain_mixed", "migrc_drain_along", "migrc_drain_debug",

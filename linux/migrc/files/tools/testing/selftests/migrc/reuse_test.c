@@ -8,8 +8,14 @@
  *   write, both	fault_wp, fault_late
  *   drain	fault_wp
  *   two		fault_early
+ *   copied	fault_wp
  *   switching	fault_off
  */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "../kselftest_harness.h"
 
 #include "scene.h"
@@ -169,6 +175,84 @@ TEST_F_TIMEOUT(reuse, drain, scene_timeout())
 	EXPECT_TRUE(scene_clean(scene));
 	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
 	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", 1));
+}
+
+FIXTURE(shared)
+{
+	struct scene scene;
+	char *area;
+};
+
+FIXTURE_SETUP(shared)
+{
+	const char *lacks = scene_begin(&self->scene, 2);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	self->area = area_on(slow);
+	ASSERT_NE(NULL, self->area);
+}
+
+FIXTURE_TEARDOWN(shared)
+{
+	scene_end(&self->scene);
+}
+
+/* A child that writes the page once it may: it gets a copy, and stays. */
+static pid_t copier(char *page, atomic_bool *may)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (!atomic_load(may))
+		usleep(100);
+	word_write(page + 64, 1);
+	atomic_store(may, false);
+	for (;;)
+		pause();
+}
+
+/*
+ * Two processes map the page while it moves.  One of them writes it first, which flushes that
+ * process only; the page is the other's own then, who must be flushed when he writes it.
+ */
+TEST_F_TIMEOUT(shared, copied, scene_timeout())
+{
+	atomic_bool *may = shared_alloc(sizeof(*may));
+	struct scene *scene = &self->scene;
+	long moved = 0;
+	int status;
+
+	ASSERT_NE(NULL, may);
+	spot_show(scene->crew, 0, self->area);
+	while (scene_goes_on(scene)) {
+		unsigned long pfn;
+		pid_t pid;
+
+		pid = copier(self->area, may);
+		ASSERT_GT(pid, 0);
+		scene_own(scene);
+		crew_settle(scene->crew);
+		if (move_page(self->area, other_node(node_of(self->area)))) {
+			pfn = pfn_of(self->area);
+			atomic_store(may, true);
+			while (atomic_load(may))
+				usleep(100);
+			spot_write(crew_spot(scene->crew, 0));
+			crew_settle(scene->crew);
+			/* Not a copy: that would have been flushed for anyway. */
+			moved += pfn_of(self->area) == pfn;
+		}
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", scene->rounds / 2));
+	EXPECT_GE(moved, scene->rounds / 2);
+	shared_free(may, sizeof(*may));
 }
 
 /*
