@@ -12,7 +12,9 @@
 #include <linux/list.h>
 #include <linux/migrate_mode.h>
 #include <linux/mm_types.h>
+#include <linux/mmdebug.h>
 #include <linux/mmzone.h>
+#include <linux/page-flags.h>
 
 struct arch_tlbflush_unmap_batch;
 struct mmu_gather;
@@ -43,8 +45,8 @@ enum migrc_site {
  * @MIGRC_DRAIN_CAP:		a node holds as many as it may
  * @MIGRC_DRAIN_AGE:		the oldest is as old as it may get
  * @MIGRC_DRAIN_PRESSURE:	a node has too little free memory: kswapd
- * @MIGRC_DRAIN_ALLOC:		an allocation would have to reclaim memory itself
- * @MIGRC_DRAIN_OOM:		somebody would be killed for lack of memory
+ * @MIGRC_DRAIN_ALLOC:		an allocation has found none
+ * @MIGRC_DRAIN_OOM:		reclaim has failed it, and it may fail or kill somebody
  * @MIGRC_DRAIN_ISOLATE:	somebody wants certain page frames
  * @MIGRC_DRAIN_FAILURE:	a page frame has failed, or is to be taken out of use
  * @MIGRC_DRAIN_CONTIG:		page frames in a row are wanted
@@ -133,6 +135,7 @@ static inline bool migrc_on(void)
 	return static_branch_unlikely(&migrc_key);
 }
 
+/* While migrc_on(): is there anything to do for restore.c? */
 static inline bool migrc_restoring(void)
 {
 	return migrc_on() && READ_ONCE(migrc_restore_readonly);
@@ -302,7 +305,13 @@ static inline void migrc_begin(struct migrc_batch *batch, enum migrate_mode mode
  */
 static inline bool migrc_may_defer(struct migrc_batch *batch, struct folio *src)
 {
-	return migrc_on() && batch->active && __migrc_may_defer(src);
+	if (!migrc_on() || !batch->active)
+		return false;
+	/* E3 in defer.c */
+	VM_WARN_ON_ONCE_FOLIO(folio_test_lru(src), src);
+	if (folio_is_zone_device(src) || PageHWPoison(&src->page))
+		return false;
+	return (folio_test_anon(src) && !folio_test_large(src)) || __migrc_may_defer(src);
 }
 
 /**
@@ -342,7 +351,7 @@ static inline void migrc_end(struct migrc_batch *batch)
  */
 static inline bool migrc_deferred(struct migrc_batch *batch, const struct migrc_unmap *unmap)
 {
-	if (!migrc_on() || !unmap->deferred)
+	if (!unmap->deferred)
 		return false;
 	if (unmap->owed)
 		batch->mixed = true;

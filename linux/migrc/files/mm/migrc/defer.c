@@ -323,7 +323,7 @@ void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason
 
 /**
  * __migrc_may_defer - see migrc_may_defer()
- * @src: folio to be unmapped
+ * @src: folio to be unmapped; large, or not anonymous
  *
  * Large folios and files are for later: a large folio has many PTEs, of which each would
  * have to be read-only, and a page of a file can be written without any PTE.
@@ -333,9 +333,6 @@ void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason
  */
 bool __migrc_may_defer(struct folio *src)
 {
-	/* E3, see above */
-	VM_WARN_ON_ONCE_FOLIO(folio_test_lru(src), src);
-
 	if (folio_test_large(src) && !migrc_fault(LARGE)) {
 		count_migrc(skipped[MIGRC_SKIP_LARGE], 1);
 		return false;
@@ -344,7 +341,7 @@ bool __migrc_may_defer(struct folio *src)
 		count_migrc(skipped[MIGRC_SKIP_FILE], 1);
 		return false;
 	}
-	return !folio_is_zone_device(src) && !PageHWPoison(&src->page);
+	return true;
 }
 
 /**

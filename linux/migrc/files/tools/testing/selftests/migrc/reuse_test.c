@@ -198,48 +198,67 @@ FIXTURE_TEARDOWN(shared)
 	scene_end(&self->scene);
 }
 
-/* A child that writes the page once it may: it gets a copy, and stays. */
-static pid_t copier(char *page, atomic_bool *may)
+/*
+ * A child that writes the page once it may: it gets a copy, and stays.  It is on the helper's CPU,
+ * so that it has a TLB that would have to be flushed, too.
+ */
+enum { FORKED, READS, WRITES, HAS_WRITTEN };
+
+static pid_t copier(char *page, atomic_int *step)
 {
 	pid_t pid = fork();
 
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while (!atomic_load(may))
+	pin(1);
+	word_read(page);
+	atomic_store(step, READS);
+	while (atomic_load(step) != WRITES)
 		usleep(100);
 	word_write(page + 64, 1);
-	atomic_store(may, false);
+	atomic_store(step, HAS_WRITTEN);
 	for (;;)
 		pause();
 }
 
+static bool has_come_to(atomic_int *step, int which)
+{
+	double end = now() + 5;
+
+	while (atomic_load(step) != which && now() < end)
+		usleep(100);
+	return atomic_load(step) == which;
+}
+
 /*
- * Two processes map the page while it moves.  One of them writes it first, which flushes that
- * process only; the page is the other's own then, who must be flushed when he writes it.
+ * Two processes map the page while it moves.  One of them writes it first and gets a copy, for
+ * which nobody but himself is flushed; the page is the other's own then, who must be flushed when
+ * he writes it.
  */
 TEST_F_TIMEOUT(shared, copied, scene_timeout())
 {
-	atomic_bool *may = shared_alloc(sizeof(*may));
+	atomic_int *step = shared_alloc(sizeof(*step));
 	struct scene *scene = &self->scene;
 	long moved = 0;
 	int status;
 
-	ASSERT_NE(NULL, may);
+	ASSERT_NE(NULL, step);
 	spot_show(scene->crew, 0, self->area);
 	while (scene_goes_on(scene)) {
 		unsigned long pfn;
 		pid_t pid;
 
-		pid = copier(self->area, may);
+		atomic_store(step, FORKED);
+		pid = copier(self->area, step);
 		ASSERT_GT(pid, 0);
+		EXPECT_TRUE(has_come_to(step, READS));
 		scene_own(scene);
 		crew_settle(scene->crew);
 		if (move_page(self->area, other_node(node_of(self->area)))) {
 			pfn = pfn_of(self->area);
-			atomic_store(may, true);
-			while (atomic_load(may))
-				usleep(100);
+			atomic_store(step, WRITES);
+			EXPECT_TRUE(has_come_to(step, HAS_WRITTEN));
 			spot_write(crew_spot(scene->crew, 0));
 			crew_settle(scene->crew);
 			/* Not a copy: that would have been flushed for anyway. */
@@ -252,7 +271,7 @@ TEST_F_TIMEOUT(shared, copied, scene_timeout())
 	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
 	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", scene->rounds / 2));
 	EXPECT_GE(moved, scene->rounds / 2);
-	shared_free(may, sizeof(*may));
+	shared_free(step, sizeof(*step));
 }
 
 /*
