@@ -114,8 +114,7 @@ extern bool migrc_restore_readonly;
 void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mode, int reason);
 void __migrc_end(struct migrc_batch *batch);
 void __migrc_settle(struct migrc_batch *batch);
-bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval,
-		       unsigned long addr);
+bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval);
 void __migrc_flush_mm(struct mm_struct *mm, enum migrc_site site);
 bool __migrc_hint_fault_writable(struct vm_fault *vmf, struct folio *folio);
 bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed);
@@ -157,7 +156,7 @@ static inline void __migrc_begin(struct migrc_batch *batch, enum migrate_mode mo
 static inline void __migrc_end(struct migrc_batch *batch) { }
 static inline void __migrc_settle(struct migrc_batch *batch) { }
 static inline bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm,
-				     pte_t pteval, unsigned long addr)
+				     pte_t pteval)
 {
 	return false;
 }
@@ -381,16 +380,15 @@ static inline bool migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *m
  * @unmap:	of the folio
  * @mm:		address space
  * @pteval:	the PTE, which has been cleared
- * @addr:	where it was
  *
  * Context: under the page-table lock of the PTE, which must be held until the migration
  * entry is in place.
  * Return: whether it was; if not, the caller has to see to the flush.
  */
 static inline bool migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm,
-				   pte_t pteval, unsigned long addr)
+				   pte_t pteval)
 {
-	return migrc_on() && unmap->may_defer && __migrc_defer_pte(unmap, mm, pteval, addr);
+	return migrc_on() && unmap->may_defer && __migrc_defer_pte(unmap, mm, pteval);
 }
 
 /**

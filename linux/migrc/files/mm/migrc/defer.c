@@ -152,27 +152,13 @@ static inline bool migrc_owe(struct migrc_unmap *unmap, enum migrc_skip skip)
 	return false;
 }
 
-/**
- * __migrc_defer_pte - see migrc_defer_pte()
- * @unmap:	of the folio
- * @mm:		address space
- * @pteval:	the PTE, which has been cleared
- * @addr:	where it was
- *
- * Context: under the page-table lock.
- * Return: whether the flush was deferred.
- */
-bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval,
-		       unsigned long addr)
+/* The PTE is not writable.  Apart, so that refusing one that is saves no registers. */
+static noinline bool migrc_defer_readonly(struct migrc_unmap *unmap, struct mm_struct *mm,
+					  pte_t pteval)
 {
 	bool pending, spared;
 	u64 seq;
 
-	/* A hint-fault PTE: nothing to flush, now or later. */
-	if (!pte_accessible(mm, pteval))
-		return false;
-	if (pte_write(pteval) && !migrc_fault(WRITE))
-		return migrc_owe(unmap, MIGRC_SKIP_WRITE);
 	pending = mm_tlb_flush_pending(mm) && !migrc_fault(PENDING);
 	spared = pending && migrc_scans_spare(mm, page_to_nid(pte_page(pteval)));
 	if (pending && !spared)
@@ -194,6 +180,25 @@ bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pt
 	migrc_generation_defer(pte_page(pteval), mm, seq);
 	unmap->deferred++;
 	return true;
+}
+
+/**
+ * __migrc_defer_pte - see migrc_defer_pte()
+ * @unmap:	of the folio
+ * @mm:		address space
+ * @pteval:	the PTE, which has been cleared
+ *
+ * Context: under the page-table lock.
+ * Return: whether the flush was deferred.
+ */
+bool __migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t pteval)
+{
+	/* A hint-fault PTE: nothing to flush, now or later. */
+	if (!pte_accessible(mm, pteval))
+		return false;
+	if (pte_write(pteval) && !migrc_fault(WRITE))
+		return migrc_owe(unmap, MIGRC_SKIP_WRITE);
+	return migrc_defer_readonly(unmap, mm, pteval);
 }
 
 /**
