@@ -23,6 +23,7 @@
  *	MUT_STARTED	I1 I4 I6	the forced flush does not wait for the other CPU
  *	MUT_CHAIN	I1 I4	a page that has been moved before is not marked again
  *	MUT_WRITABLE	I3	a writable PTE is deferred (more of this: eligible.pml)
+ *	MUT_RESTORE	I3	what moved is made read-only after it was mapped writable
  *	MUT_NO_HOOK	I10	none of the three sites flushes: also a chain is read
  */
 #include "common.pml"
@@ -274,7 +275,12 @@ active proctype migrate()
 				/* remove_migration_ptes() */
 				if
 				:: atomic { pte = folio; pte_w = w }
+#ifdef MUT_RESTORE
+				:: w -> atomic { pte = folio; pte_w = true };
+					pte_w = false
+#else
 				:: w -> pte = folio	/* migrc_restore_pte(): read-only */
+#endif
 				fi
 			fi
 		:: else -> unlock(ptl)

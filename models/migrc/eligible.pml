@@ -5,8 +5,8 @@
  * One page that is written by user code on CPU 0, through whatever its TLB holds; each
  * store is the next version.  Meanwhile the page is made read-only by mprotect(), by
  * fork, or by reclaim that unmaps it and a fault that finds it in the swap cache again;
- * each of them flushes later than it changes the PTE.  Migration copies frame A (1) to
- * frame B (2).
+ * each of them flushes later than it changes the PTE.  For a migration entry mprotect()
+ * flushes nothing: that is left to migration.  Migration copies frame A (1) to frame B (2).
  *
  * I1 no store is lost: the newest version is in the frame that is mapped, or will be
  * I3 when the copy starts, no TLB holds the source writable
@@ -20,6 +20,7 @@
  *	MUT_E2_SHORT	I1 I3	E2: dec_tlb_flush_pending() before the flush
  *	MUT_E3		I1 I3	E3: a folio is migrated though reclaim has isolated it
  *	MUT_E3_SHORT	I1 I3	E3: reclaim puts it back before the flush of its batch
+ *	MUT_E3_UNDO	I1 I3	E3: a migration that fails puts it back before its flush
  */
 #include "common.pml"
 
@@ -28,7 +29,7 @@
 #define SWAP 4
 #define PRESENT (pte <= 2)
 
-hidden byte R_DEFERRED, R_PENDING, R_FORK, R_SWAP, R_WRITABLE, R_FAILED;
+hidden byte R_DEFERRED, R_PENDING, R_FORK, R_SWAP, R_WRITABLE, R_FAILED, R_ENTRY;
 
 byte pte = 1, folio = 1;
 bool pte_w = true, ptl, isolated;
@@ -72,11 +73,17 @@ inline wrprotect()
 /* change_pte_range() between tlb_gather_mmu() and tlb_finish_mmu() */
 active proctype mprotect()
 {
+	bool changed;
+
 	pending++;			/* inc_tlb_flush_pending() */
 	lock(ptl);
+	atomic { changed = PRESENT; REACHED(R_ENTRY, pte == MIGRATION && entry_w && tlb_w) };
 	wrprotect();
 	unlock(ptl);
-	flush();
+	if
+	:: changed -> flush()
+	:: else
+	fi;
 	pending--			/* dec_tlb_flush_pending() */
 }
 
@@ -157,22 +164,34 @@ inline unmap()
 	fi
 }
 
-/* One that fails and puts the page back; whether the flush that it owes comes is open. */
+/*
+ * One that fails, and maps the page again before the flush that it owes, as after -ENOMEM.
+ * It defers if it may, and then owes none.
+ */
 active proctype fail()
 {
-	bool w;
+	bool w, owed;
 
 	isolate();
 	unmap();
+	owed = (w || pending);
 	unlock(ptl);
 	lock(ptl);
 	if
 	:: pte == MIGRATION ->		/* migrate_folio_undo_src() */
-		atomic { pte = folio; pte_w = entry_w; REACHED(R_FAILED, tlb_w) }
+		atomic { pte = folio; pte_w = entry_w; REACHED(R_FAILED, tlb_w && !pte_w) }
 	:: else
 	fi;
 	unlock(ptl);
+#ifdef MUT_E3_UNDO
 	isolated = false
+#else
+	if
+	:: owed -> flush()		/* at the end of migrate_pages_batch() */
+	:: else
+	fi;
+	isolated = false		/* putback_movable_pages() */
+#endif
 }
 
 active proctype migrate()
