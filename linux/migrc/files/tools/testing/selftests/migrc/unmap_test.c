@@ -90,6 +90,33 @@ static bool fresh(struct unmap *self, enum read_only how)
 }
 
 /*
+ * Where an event has moved the page to.  It is read there at once, and written, which flushes,
+ * after the readers have looked at where it was.
+ */
+static char *gone_to, *gone_area;	/* the latter if all of its table has gone */
+
+static bool has_gone_to(struct spot *spot, char *there)
+{
+	gone_to = there;
+	return there != MAP_FAILED && spot_intact(spot, there);
+}
+
+static bool goes_on(void)
+{
+	char *page = gone_to;
+	bool ok = true;
+
+	if (page) {
+		word_write(page, 0xbad);
+		ok = word_read(page) == 0xbad && !munmap(page, PAGE);
+	}
+	unmap_area(gone_area, AREA);
+	gone_to = NULL;
+	gone_area = NULL;
+	return ok;
+}
+
+/*
  * Do it in the middle of migration, or after it.  @event writes the next number to the page, or
  * has it there by other means; it returns false if it cannot be done here.
  */
@@ -115,7 +142,7 @@ static bool round_of(struct unmap *self, bool in_flight, enum read_only how,
 	spot_end_change(spot);
 	worker_wait(scene->helper);
 	crew_settle(scene->crew);
-	return ok;
+	return goes_on() && ok;
 }
 
 /* With @forced it is MIGRC's flush that has to come, and not one of the event's own. */
@@ -172,21 +199,10 @@ TEST_F_TIMEOUT(unmap, munmap, scene_timeout())
 	RUN_ROUNDS(BY_UFFD, leave_hole);
 }
 
-/* The page goes on at another address: it must be what it was, and can be written. */
-static bool goes_on(struct spot *spot, char *moved)
-{
-	bool ok = moved != MAP_FAILED && spot_intact(spot, moved);
-
-	if (!ok)
-		return false;
-	/* If a reader still saw the page at its old address, this would not be right. */
-	word_write(moved, 0xbad);
-	return word_read(moved) == 0xbad && !munmap(moved, PAGE);
-}
-
+/* The page goes on at another address. */
 static bool move_away(struct spot *spot, char *page)
 {
-	if (!goes_on(spot, mremap(page, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL)))
+	if (!has_gone_to(spot, mremap(page, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL)))
 		return false;
 	spot_write(spot);
 	return true;
@@ -209,7 +225,7 @@ static bool move_to_and_fro(struct spot *spot, char *page)
 	if (moved != there || mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE |
 				   MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) != page)
 		return false;
-	if (!goes_on(spot, moved))
+	if (!has_gone_to(spot, moved))
 		return false;
 	spot_write(spot);
 	return true;
@@ -227,15 +243,13 @@ TEST_F_TIMEOUT(unmap, mremap_fixed, scene_timeout())
  */
 static bool move_table(struct spot *spot, char *page)
 {
-	char *there = map_area(AREA);
-	bool ok;
+	char *there = gone_area = map_area(AREA);
 
-	ok = there && mremap(page, AREA, AREA, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-			     there) == there && goes_on(spot, there);
-	unmap_area(there, AREA);
-	if (ok)
-		spot_write(spot);
-	return ok;
+	if (!there || mremap(page, AREA, AREA, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+			     there) != there || !has_gone_to(spot, there))
+		return false;
+	spot_write(spot);
+	return true;
 }
 
 TEST_F_TIMEOUT(unmap, mremap_table, scene_timeout())
@@ -349,7 +363,7 @@ static bool uffd_move(struct spot *spot, char *page)
 	while (ioctl(read_only_uffd(), UFFDIO_MOVE, &move))
 		if (!--tries || (errno != EAGAIN && errno != EBUSY))
 			return false;
-	if (!goes_on(spot, there))
+	if (!has_gone_to(spot, there))
 		return false;
 	spot_write(spot);
 	return true;

@@ -8,6 +8,7 @@
  *   writable	fault_write; fork_storm: none, it meets the window of fault_fork too seldom
  *   downgrade	fault_pending; of fork: fault_fork
  */
+#include <linux/userfaultfd.h>
 #include <sys/prctl.h>
 #include <signal.h>
 
@@ -105,7 +106,7 @@ TEST_F_TIMEOUT(writable, write, scene_timeout())
  * Write permission is taken away from a page and from a lot of memory behind it, and only then
  * is there a flush.  Meanwhile the page is migrated, whose PTE is read-only already.
  */
-#define TAIL	(64UL << 20)
+#define TAIL	(1UL << 30)
 /* So often a PTE has to be found read-only before its flush. */
 #define NR_HITS	3
 
@@ -142,6 +143,9 @@ FIXTURE_SETUP(downgrade)
 	ASSERT_TRUE(place(self->area, PAGE, slow));
 	/* PTEs of the zero page cost no memory. */
 	ASSERT_EQ(0, madvise(self->area, TAIL, MADV_POPULATE_READ));
+	if (variant->way == WAY_UFFD)
+		ASSERT_TRUE(uffd_register(read_only_uffd(), self->area, TAIL,
+					  UFFDIO_REGISTER_MODE_WP));
 	self->writers = writers_start(1, &self->area, 1);
 	ASSERT_NE(NULL, self->writers);
 	if (variant->way == WAY_MPROTECT)
@@ -160,7 +164,7 @@ static bool take_away(char *area, enum way way)
 
 	switch (way) {
 	case WAY_UFFD:
-		return make_read_only(area, TAIL, BY_UFFD);
+		return uffd_protect(read_only_uffd(), area, TAIL);
 	case WAY_MPROTECT:
 		return !mprotect(area, TAIL, PROT_READ) &&
 		       !mprotect(area, TAIL, PROT_READ | PROT_WRITE);
