@@ -11,8 +11,9 @@ Four measurements, each a page of its own in docs/results:
                   of promotion
 ``migrc-cost``    jobs of which nothing can be deferred, moved to and fro: all pages writable,
                   one thread, huge pages, a migration that may not defer; what
-                  restore_readonly costs or saves a job that writes now and then; and Redis
-                  that saves its data by fork() while reclaim swaps and nothing is migrated
+                  restore_readonly costs or saves a job whose pages come and go; Redis that
+                  saves its data by fork() while reclaim swaps and nothing is migrated; and
+                  a job that is swapped while its pages are promoted and demoted
 
 Every run is a boot of its own.  Flushes are all that were sent, those of MIGRC included
 (lab/flushes.py).  Instructions leave out what an idle CPU executes, spinning on locks, and
@@ -61,7 +62,10 @@ BUSY = {**EARLY, **QUICK}
 HUGE = {key: "always" for key in SMALL}
 SYSCALLS = {"/sys/kernel/debug/migrc/defer_syscalls": "1", "/sys/kernel/debug/migrc/check": "0"}
 RESTORE = flushes.MIGRC + "restore_readonly"
-RESTORE_WRITE_PCT = 20
+# Lookups that write, in percent
+RESTORE_WRITES = {"restore_readonly without writes": 0, "restore_readonly with writes": 20}
+RESTORE_GROUPS = tuple(RESTORE_WRITES)
+RESTORED = 1000  # PTEs at least that were mapped read-only again, where nobody writes
 RATE = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps"
 
 VCPUS = (2, 4, 8, 16)
@@ -69,6 +73,8 @@ FEW_VCPUS = 4
 RATES = (1, 2, 4)  # MiB per second; without a limit is among VCPUS
 GROWTH_OPS = 2_000_000
 CPU_OPS = 1_200_000
+TURNOVER_OPS = 20_000_000  # kmmscand needs seconds for what the window has come to
+TURNOVER_SWEEPS = 3
 PLUGINS = ("insn", "tlb")
 
 ROUNDS = 3
@@ -200,6 +206,12 @@ def moved(*args: str, readers: int = 1) -> Scenario:
     )
 
 
+def turnover(spec: Scenario, write_pct: int) -> Scenario:
+    """Lookups for so long that kmmscand promotes what the window comes to, and the rest goes."""
+    sweeps = ("--sweeps", str(TURNOVER_SWEEPS), "--write-pct", str(write_pct))
+    return on_cpus(spec, FEW_VCPUS, "--ops", str(TURNOVER_OPS), *sweeps)
+
+
 def cost_groups() -> dict[str, tuple[Scenario, tuple[Contender, ...]]]:
     """Jobs for which MIGRC can do nothing, or next to nothing; and those of restore_readonly."""
     spec = counting(scenario.load("lookup"), "insn")
@@ -210,10 +222,7 @@ def cost_groups() -> dict[str, tuple[Scenario, tuple[Contender, ...]]]:
         "one thread": (moved(readers=0), _deferring(SMALL)),
         "huge pages": (moved("--pages", "thp"), _deferring(HUGE)),
         # What is written on the fast node takes a fault if it was restored read-only.
-        "restore_readonly": (
-            on_cpus(spec, 4, "--ops", str(CPU_OPS), "--write-pct", str(RESTORE_WRITE_PCT)),
-            _restoring(),
-        ),
+        **{group: (turnover(spec, pct), _restoring()) for group, pct in RESTORE_WRITES.items()},
     }
 
 
@@ -232,10 +241,12 @@ cd /sys/fs/cgroup
 cd /sys/fs/cgroup
 echo +memory > cgroup.subtree_control
 mkdir job
-echo 96M > job/memory.max
+echo {limit_mb}M > job/memory.max
 echo 0 > job/cgroup.procs
 cd /
 """
+SAVE_LIMIT_MB, PRESSURE_LIMIT_MB = 96, 128
+PRESSURE = "pressure"
 SAVE_KEYS = ("--keys", "49152", "--size", "1024")
 
 
@@ -290,12 +301,24 @@ def cost_runs(rounds: int = ROUNDS) -> list[Run]:
     """Each round begins with another contender."""
     runs = []
     for group, (spec, contenders) in cost_groups().items():
-        for number in range(rounds):
+        # Those take minutes.
+        for number in range(1 if group in RESTORE_GROUPS else rounds):
             first = number % len(contenders)
             for contender in contenders[first:] + contenders[:first]:
                 runs.append(Run(group, spec, contender, number + 1))
-    save = bgsave_spec()
-    return [*runs, *(Run("bgsave", save, one, prepare=SWAP) for one in save.contender)]
+    save, swap = bgsave_spec(), SWAP.format(limit_mb=SAVE_LIMIT_MB)
+    runs += [Run("bgsave", save, one, prepare=swap) for one in save.contender]
+    return runs + pressure_runs()
+
+
+def pressure_runs() -> list[Run]:
+    """NUMA balancing moves a job's pages to and fro that is swapped as well."""
+    few = on_cpus(counting(scenario.load("lookup")), FEW_VCPUS, "--ops", str(GROWTH_OPS))
+    swap = SWAP.format(limit_mb=PRESSURE_LIMIT_MB)
+    return [
+        Run(PRESSURE, few, _contender(name, "numab2", "tiershift", SMALL, BUSY, switch), 1, swap)
+        for name, switch in (("off", OFF), ("on", ON), ("off-again", OFF))
+    ]
 
 
 # --- one run -------------------------------------------------------------------
@@ -491,6 +514,50 @@ def judge_reclaim(on: Row, off: Row) -> list[dict[str, Any]]:
     return goals
 
 
+# The other rows leave out what a memory control group reclaims from itself.
+PRESSED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("pages looked at by reclaim", ("pgscan_anon", "pgscan_file")),
+    ("pages taken by reclaim", ("pgsteal_anon", "pgsteal_file")),
+    ("pages swapped out", ("pswpout",)),
+)
+
+
+def judge_pressure(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The same for a job that has less memory than it needs: for the same lookups, in all."""
+    own = [row for row in rows if row["group"] == PRESSURE]
+    on, off, again = (_find(own, name) for name in ("on", "off", "off-again"))
+    if not on or not off or not again:
+        return []
+    goals = []
+    for what, names in PRESSED:
+        here, there, repeated = (flushes.total(row["counters"], names) for row in (on, off, again))
+        mean = (there + repeated) / 2
+        limit = mean + max(RECLAIM_LIMIT * mean, abs(there - repeated))
+        goals.append(
+            {
+                "text": f"swapped job under NUMA balancing: {what} {here:,}, without MIGRC "
+                f"{there:,} and {repeated:,}, for the same lookups; no more but for noise or "
+                f"{RECLAIM_LIMIT:.0%}: at most {limit:,.0f}",
+                "met": here <= limit,
+            }
+        )
+    return goals
+
+
+def check_pressure(rows: Sequence[Row]) -> list[str]:
+    """Was there pressure, and was something deferred meanwhile?"""
+    failures = []
+    for row in rows:
+        if row["group"] != PRESSURE:
+            continue
+        where, whole = f"{PRESSURE}, {row['contender']}", row["whole"]
+        if not whole["swapped"]:
+            failures.append(f"{where}: nothing was swapped")
+        if row["contender"] == "on" and not whole["deferred"]:
+            failures.append(f"{where}: nothing was deferred")
+    return failures
+
+
 def within(more: Difference, noise: float) -> bool:
     """At most LIMIT more; where equal runs differ by more than that, with the error added."""
     if noise <= LIMIT:
@@ -571,22 +638,55 @@ def check_refused(rows: Sequence[Row]) -> list[str]:
 
 def judge_restore(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Is restore_readonly a net win on the application's CPUs?  If so, it should be the default."""
-    own = [row for row in rows if row["group"] == "restore_readonly"]
-    if {row["contender"] for row in own} != {one.name for one in _restoring()}:
-        return []
-    rounds = _rounds(own, "app")
-    more = difference(rounds, "app", "readonly", ("writable", "writable-again"))
-    noise = difference(rounds, "app", "writable-again", ("writable",)).rms
-    win = more.total < -noise and (more.error is None or more.mean + more.error < 0)
-    error = "" if more.error is None else f", standard error {more.error:.2%}"
-    return [
-        {
-            "text": f"restore_readonly, {RESTORE_WRITE_PCT} % of the lookups write: "
-            f"{COSTS['app'][0]} {more.total:+.2%}{error}, equal runs differ by {noise:.2%}: "
-            f"{'a' if win else 'no'} net win beyond noise (not a duty: it decides the default)",
-            "met": win,
-        }
-    ]
+    goals = []
+    for group in RESTORE_GROUPS:
+        own = [row for row in rows if row["group"] == group]
+        if {row["contender"] for row in own} != {one.name for one in _restoring()}:
+            continue
+        rounds = _rounds(own, "app")
+        more = difference(rounds, "app", "readonly", ("writable", "writable-again"))
+        noise = difference(rounds, "app", "writable-again", ("writable",)).rms
+        win = more.total < -noise and (more.error is None or more.mean + more.error < 0)
+        error = "" if more.error is None else f", standard error {more.error:.2%}"
+        shares = [
+            _share(flushes.of(_sum(own, name))["deferred_share"])
+            for name in ("writable", "readonly")
+        ]
+        goals.append(
+            {
+                "text": f"{group}: {COSTS['app'][0]} {more.total:+.2%}{error}, equal runs "
+                f"differ by {noise:.2%}, and {shares[1]} of the pages deferred instead of "
+                f"{shares[0]}: {'a' if win else 'no'} net win beyond noise (not a duty: it "
+                "decides the default)",
+                "met": win,
+            }
+        )
+    return goals
+
+
+def _sum(rows: Sequence[Row], contender: str) -> flushes.Counts:
+    """The counters of all rounds of a contender."""
+    rounds = [row["counters"] for row in rows if row["contender"] == contender]
+    names = {flushes.SENT, flushes.RECEIVED}.union(*rounds)
+    return {name: sum(one.get(name, 0) for one in rounds) for name in names}
+
+
+def check_restored(rows: Sequence[Row]) -> list[str]:
+    """Have pages gone down and come back, and were some of them left read-only?"""
+    failures = []
+    for row in rows:
+        if row["group"] not in RESTORE_GROUPS:
+            continue
+        where = f"{row['group']}, {row['contender']}"
+        if not row["whole"]["demoted"]:
+            failures.append(f"{where}: nothing was demoted")
+        restored = row["counters"].get("migrc_readonly", 0)
+        if (row["group"], row["contender"]) == (
+            RESTORE_GROUPS[0],
+            "readonly",
+        ) and restored < RESTORED:
+            failures.append(f"{where}: only {restored} pages came back read-only")
+    return failures
 
 
 def judge_bgsave(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -975,7 +1075,9 @@ def check(rows: Sequence[Row]) -> list[str]:
         *check_same_work(rows),
         *check_switch(rows),
         *check_refused(rows),
+        *check_restored(rows),
         *check_bgsave(rows),
+        *check_pressure(rows),
     ]
 
 
@@ -991,7 +1093,7 @@ def derive(name: str, rows: list[Row]) -> dict[str, Any]:
         found["goals"] = judge_ab(rows)
     if name == "migrc-cost":
         found["judged"] = judge_cost(rows)
-        found["goals"] = [*judge_restore(rows), *judge_bgsave(rows)]
+        found["goals"] = [*judge_restore(rows), *judge_bgsave(rows), *judge_pressure(rows)]
     return found
 
 
@@ -1092,7 +1194,7 @@ def unjudged(name: str, rows: list[Row]) -> dict[str, Any]:
         "failures": check(rows),
         "goals": judge_ab(rows)
         if name in COMPARISONS
-        else [*judge_restore(rows), *judge_bgsave(rows)],
+        else [*judge_restore(rows), *judge_bgsave(rows), *judge_pressure(rows)],
         "judged": {},
     }
 

@@ -324,6 +324,7 @@ def test_lookup_refuses_nonsense(lookup: Path, args: tuple[str, ...], words: str
 # --- what is run -------------------------------------------------------------------
 
 RESTORED = ("writable", "readonly", "writable-again")
+RESTORE = migrc.RESTORE_GROUPS[0]
 
 
 def test_every_run_is_a_job(tmp_path: Path) -> None:
@@ -354,7 +355,7 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
             assert (switch == "1") == (
                 run.contender.name == "on"
                 or run.contender.name.endswith(("-migrc", "-readonly"))
-                or run.group == "restore_readonly"
+                or run.group in migrc.RESTORE_GROUPS
             )
     assert [run.group for run in migrc.growth_runs()[::2]] == [
         *("2 CPUs", "4 CPUs", "8 CPUs", "16 CPUs", "1 MB/s", "2 MB/s", "4 MB/s"),
@@ -368,7 +369,7 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
     assert [
         (run.contender.name, run.contender.mode, run.contender.settings[migrc.RESTORE])
         for run in costs
-        if run.group == "restore_readonly"
+        if run.group == RESTORE
     ] == [(name, "tiershift", n) for name, n in zip(RESTORED, "010", strict=True)]
     save = [run.contender.name for run in costs if run.group == "bgsave"]
     assert save == ["base", "off", "on", "off-again", "base-again"]
@@ -695,11 +696,11 @@ def test_page_of_cost(tmp_path: Path) -> None:
 
 def test_what_is_moved_is_fixed_work() -> None:
     groups = migrc.cost_groups()
-    assert set(migrc.REFUSED) == set(groups) - {"restore_readonly"}
+    assert set(migrc.REFUSED) == set(groups) - set(migrc.RESTORE_GROUPS)
     for group in migrc.REFUSED:
         spec, contenders = groups[group]
         assert spec.measure.icount and all(one.mode == "none" for one in contenders)
-    assert not groups["restore_readonly"][0].measure.icount
+    assert not groups[RESTORE][0].measure.icount
     assert {one.kernel for one in groups["system call"][1]} == {"base", "tiershift"}
 
 
@@ -708,8 +709,10 @@ def restored(readonly: int, *, again: int = 1_000_000, rounds: int = 3) -> list[
     for number in range(rounds):
         for name, n in zip(RESTORED, (1_000_000, readonly, again), strict=True):
             insn = {"user": 0, "app_kernel": n, "all_kernel": n, "ipi_wait": 0}
-            more: Row = {"group": "restore_readonly", "round": number + 1, "insn": insn}
+            more: Row = {"group": RESTORE, "round": number + 1, "insn": insn}
             rows.append(row(name, 1000, 10, **more))
+            rows[-1]["whole"]["demoted"] = 400
+            rows[-1]["counters"]["migrc_readonly"] = 1000 if name == "readonly" else 0
     return rows
 
 
@@ -734,7 +737,50 @@ def test_is_restoring_read_only_a_win(rows: list[Row], win: bool) -> None:
     # It is no cost of MIGRC, and needs all three.
     assert migrc.judge_cost(rows) == {}
     assert migrc.judge_restore([one for one in rows if one["contender"] != "writable"]) == []
-    assert migrc.derive("migrc-cost", rows)["goals"] == goals
+    found = migrc.derive("migrc-cost", rows)
+    assert (found["goals"], found["failures"]) == (goals, [])
+
+
+def test_restoring_is_judged_where_pages_come_and_go() -> None:
+    rows = restored(1_000_000, rounds=1)
+    rows[0]["whole"]["demoted"] = 0
+    rows[1]["counters"]["migrc_readonly"] = 999
+    assert migrc.check_restored(rows) == [
+        f"{RESTORE}, writable: nothing was demoted",
+        f"{RESTORE}, readonly: only 999 pages came back read-only",
+    ]
+    # Where all is written there is little to be restored.
+    rows = [{**one, "group": migrc.RESTORE_GROUPS[1]} for one in rows[1:]]
+    assert migrc.check_restored(rows) == []
+
+
+def pressed(name: str, taken: int, **more: Any) -> Row:
+    counters = {**delta(1000, 10), "pgsteal_anon": taken, "pgscan_file": 2 * taken, **more}
+    return row(name, 1000, 10, group=migrc.PRESSURE, counters=counters)
+
+
+def test_no_more_reclaim_where_memory_is_short() -> None:
+    rows = [
+        pressed("off", 1000, pswpout=500),
+        pressed("on", 1040, pswpout=510, migrc_deferred=80),
+        pressed("off-again", 990, pswpout=505),
+    ]
+    for one in rows:
+        one["whole"] = flushes.of(one["counters"])
+    assert [goal["met"] for goal in migrc.judge_pressure(rows)] == [True] * 3
+    assert migrc.check_pressure(rows) == []
+    assert migrc.judge_pressure(rows[:2]) == []
+    rows[1]["counters"]["pgsteal_anon"] = 1051
+    assert [goal["met"] for goal in migrc.judge_pressure(rows)] == [True, False, True]
+    # Equal runs that differ by more
+    rows[2]["counters"]["pgsteal_anon"] = 890
+    assert all(goal["met"] for goal in migrc.judge_pressure(rows))
+    rows[0]["whole"]["swapped"] = 0
+    rows[1]["whole"]["deferred"] = 0
+    assert migrc.check_pressure(rows) == [
+        "pressure, off: nothing was swapped",
+        "pressure, on: nothing was deferred",
+    ]
 
 
 def saving(name: str, sent: int = 400, **whole: Any) -> Row:
