@@ -106,7 +106,7 @@ TEST_F_TIMEOUT(writable, write, scene_timeout())
  * Write permission is taken away from a page and from a lot of memory behind it, and only then
  * is there a flush.  Meanwhile the page is migrated, whose PTE is read-only already.
  */
-#define TAIL	(1UL << 30)
+#define TAIL	(1024UL << 20)
 /* So often a PTE has to be found read-only before its flush. */
 #define NR_HITS	3
 
