@@ -12,8 +12,9 @@ Four measurements, each a page of its own in docs/results:
 ``migrc-cost``    jobs of which nothing can be deferred, moved to and fro: all pages writable,
                   one thread, huge pages, a migration that may not defer; what
                   restore_readonly costs or saves a job whose pages come and go; Redis that
-                  saves its data by fork() while reclaim swaps and nothing is migrated; and
-                  a job that is swapped while its pages are promoted and demoted
+                  saves its data by fork() while reclaim swaps and nothing is migrated; a
+                  job that is swapped while its pages are promoted and demoted; and one that
+                  writes pages that hint faults have left read-only
 
 Every run is a boot of its own.  Flushes are all that were sent, those of MIGRC included
 (lab/flushes.py).  Instructions leave out what an idle CPU executes, spinning on locks, and
@@ -246,7 +247,8 @@ echo 0 > job/cgroup.procs
 cd /
 """
 SAVE_LIMIT_MB, PRESSURE_LIMIT_MB = 96, 128
-PRESSURE = "pressure"
+PRESSURE, HINTED = "pressure", "hint faults"
+HINTED_WRITES = 20  # percent of the lookups
 SAVE_KEYS = ("--keys", "49152", "--size", "1024")
 
 
@@ -308,15 +310,26 @@ def cost_runs(rounds: int = ROUNDS) -> list[Run]:
                 runs.append(Run(group, spec, contender, number + 1))
     save, swap = bgsave_spec(), SWAP.format(limit_mb=SAVE_LIMIT_MB)
     runs += [Run("bgsave", save, one, prepare=swap) for one in save.contender]
-    return runs + pressure_runs()
+    return runs + balanced_runs()
 
 
-def pressure_runs() -> list[Run]:
-    """NUMA balancing moves a job's pages to and fro that is swapped as well."""
+def balanced_runs() -> list[Run]:
+    """NUMA balancing moves a job's pages to and fro: one that is swapped, and one that writes."""
     few = on_cpus(counting(scenario.load("lookup")), FEW_VCPUS, "--ops", str(GROWTH_OPS))
+    writes = ["--write-pct", str(HINTED_WRITES)]
+    writing = replace(
+        counting(few, "insn"),
+        workload=replace(few.workload, args=[*few.workload.args, *writes]),
+    )
     swap = SWAP.format(limit_mb=PRESSURE_LIMIT_MB)
     return [
-        Run(PRESSURE, few, _contender(name, "numab2", "tiershift", SMALL, BUSY, switch), 1, swap)
+        Run(
+            group,
+            spec,
+            _contender(name, "numab2", "tiershift", SMALL, BUSY, switch),
+            prepare=prepare,
+        )
+        for group, spec, prepare in ((PRESSURE, few, swap), (HINTED, writing, ""))
         for name, switch in (("off", OFF), ("on", ON), ("off-again", OFF))
     ]
 
@@ -514,6 +527,8 @@ def judge_reclaim(on: Row, off: Row) -> list[dict[str, Any]]:
     return goals
 
 
+HINT_FAULTS = "numa_hint_faults"
+
 # The other rows leave out what a memory control group reclaims from itself.
 PRESSED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pages looked at by reclaim", ("pgscan_anon", "pgscan_file")),
@@ -554,6 +569,20 @@ def check_pressure(rows: Sequence[Row]) -> list[str]:
         if not whole["swapped"]:
             failures.append(f"{where}: nothing was swapped")
         if row["contender"] == "on" and not whole["deferred"]:
+            failures.append(f"{where}: nothing was deferred")
+    return failures
+
+
+def check_hinted(rows: Sequence[Row]) -> list[str]:
+    """Were there hint faults, and was something deferred meanwhile?"""
+    failures = []
+    for row in rows:
+        if row["group"] != HINTED:
+            continue
+        where = f"{HINTED}, {row['contender']}"
+        if not row["counters"].get(HINT_FAULTS):
+            failures.append(f"{where}: there were none")
+        if row["contender"] == "on" and not row["whole"]["deferred"]:
             failures.append(f"{where}: nothing was deferred")
     return failures
 
@@ -907,6 +936,29 @@ def run_table(rows: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
+def fault_table(rows: Sequence[Row]) -> list[list[str]]:
+    """Page faults of the jobs under NUMA balancing; those that write read-only pages are others."""
+    lines = [
+        [
+            "page faults",
+            *("hint faults", "other faults", "per 1,000 hint faults", "per 1,000 operations"),
+        ]
+    ]
+    for row in rows:
+        hints = row["counters"].get(HINT_FAULTS, 0)
+        if not hints:
+            continue
+        others = row["counters"].get("pgfault", 0) - hints
+        lines.append(
+            [
+                f"{row['group']}: {row['contender']}",
+                *(_number(hints), _number(others), _number(1000 * others / hints, 1)),
+                _number(1000 * others / row["ops"], 2),
+            ]
+        )
+    return lines
+
+
 NOTES = (
     "Flushes sent are all of nr_tlb_remote_flush, also those of scanners, of faults, of deferred "
     "pages (drains) and those that a write has forced; received is one per CPU and flush "
@@ -939,6 +991,8 @@ COST_NOTES = (
     "each run; time is the number of instructions there (QEMU's icount), one CPU after the other. "
     "So that the system call may defer, all but the first run on the kernel with the switches for "
     "tests, off and on: what these cost is in both. MIGRC's checks are off.",
+    "Hint faults that only read leave a slow page read-only, so that it can be deferred when it "
+    f"moves; the first write faults again. In that job {HINTED_WRITES} % of the lookups write.",
 )
 
 
@@ -983,7 +1037,11 @@ def tables(facts: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
         return [("", ab_table(rows))]
     if facts["name"] == "migrc-growth":
         return [("", growth_table(rows))]
-    return [("", cost_table(facts["judged"])), ("Each run", run_table(rows))]
+    return [
+        ("", cost_table(facts["judged"])),
+        ("Each run", run_table(rows)),
+        ("Faults under NUMA balancing", fault_table(rows)),
+    ]
 
 
 def _resumed(facts: dict[str, Any]) -> str:
@@ -1078,6 +1136,7 @@ def check(rows: Sequence[Row]) -> list[str]:
         *check_restored(rows),
         *check_bgsave(rows),
         *check_pressure(rows),
+        *check_hinted(rows),
     ]
 
 

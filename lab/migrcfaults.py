@@ -133,6 +133,7 @@ CATCHES = (
     Catch("wp", "reuse_test", "reuse.uffd.drain", STALE),
     Catch("wp", "reuse_test", "reuse.restore.drain", STALE),
     Catch("wp", "reuse_test", "shared.copied", STALE),
+    Catch("wp", "gup_test", "direct.read", STALE),
     Catch("wp", "chain_test", "chain.write", STALE),
     Catch("wp", "merge_test", "merge.split", STALE),
     Catch("wp", "demote_test", "demote.write", STALE, LONG),
@@ -223,12 +224,17 @@ UNBROKEN: dict[str, dict[str, str]] = {
         "interface.modes": _FILES,
         "interface.rows": _FILES,
         "switched.drain": "about what a drain counts",
+        "switched.trace": "about what the tracepoints say",
     },
     "isolate_test": {
         "reason.soft_offline": "what soft offlining migrates is released elsewhere: a source that "
         "was kept as well would be freed twice, whatever TLBs have",
     },
-    "life_test": {"life.own": _SPARED},
+    "life_test": {
+        "life.own": _SPARED,
+        "life.exit": "nobody can use the address space of a process that is gone",
+        "life.cpu_offline": "a CPU that comes back begins with an empty TLB",
+    },
     "merge_test": {
         "merge.ksm_moves": "a page of KSM is written after it was copied, and the base kernel's "
         "ptep_clear_flush()",

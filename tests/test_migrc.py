@@ -371,6 +371,9 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
         for run in costs
         if run.group == RESTORE
     ] == [(name, "tiershift", n) for name, n in zip(RESTORED, "010", strict=True)]
+    hinted = [run for run in costs if run.group == migrc.HINTED]
+    assert [run.contender.name for run in hinted] == ["off", "on", "off-again"]
+    assert {run.spec.workload.args[-1] for run in hinted} == {str(migrc.HINTED_WRITES)}
     save = [run.contender.name for run in costs if run.group == "bgsave"]
     assert save == ["base", "off", "on", "off-again", "base-again"]
 
@@ -780,6 +783,29 @@ def test_no_more_reclaim_where_memory_is_short() -> None:
     assert migrc.check_pressure(rows) == [
         "pressure, off: nothing was swapped",
         "pressure, on: nothing was deferred",
+    ]
+
+
+def test_faults_under_balancing_are_told() -> None:
+    rows = [
+        row(name, 1000, 10, group=migrc.HINTED, counters={**delta(1000, 10), **counters})
+        for name, counters in (
+            ("off", {"numa_hint_faults": 2000, "pgfault": 2100}),
+            ("on", {"numa_hint_faults": 2000, "pgfault": 2500}),
+            ("off-again", {"pgfault": 7}),
+        )
+    ]
+    # Without hint faults there is nothing to refer to.
+    assert [line[1:] for line in migrc.fault_table(rows)[1:]] == [
+        ["2,000", "100", "50.0", "100.00"],
+        ["2,000", "500", "250.0", "500.00"],
+    ]
+    shown = migrc.tables(migrc.derive("migrc-cost", rows))
+    assert shown[2] == ("Faults under NUMA balancing", migrc.fault_table(rows))
+    rows[1]["whole"]["deferred"] = 0
+    assert migrc.check_hinted(rows) == [
+        "hint faults, on: nothing was deferred",
+        "hint faults, off-again: there were none",
     ]
 
 

@@ -69,6 +69,8 @@ MAY_SKIP = {
         "there is no page to be poisoned",
         # Only the debug kernel can freeze tasks for a test.
         "no pm_test (CONFIG_SUSPEND, CONFIG_PM_DEBUG)",
+        # And it alone has tracefs.
+        "no /sys/kernel/tracing/ (CONFIG_FTRACE)",
     },
     "debug": {"there is no page to be poisoned"},
 }

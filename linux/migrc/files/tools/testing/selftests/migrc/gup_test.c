@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages without write permission are migrated, and then written by the kernel with no change
- * of any PTE.
+ * Pages without write permission are migrated, and then written by the kernel, mostly with no
+ * change of any PTE.
  *
  *   gup	for somebody who may (FOLL_FORCE): flushed before; must fail while fault_gup is
  *		set in /sys/kernel/debug/migrc/
+ *   direct	for a file that is read with O_DIRECT: the page is made writable first; must fail
+ *		while fault_wp is set
  *   file	a page of a file, by write(2): not deferred; must fail while fault_file is set
  */
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 
 #include "../kselftest_harness.h"
 
+#include "loop.h"
 #include "scene.h"
 
 FIXTURE(gup)
@@ -146,6 +149,55 @@ TEST_F_TIMEOUT(gup, ptrace, scene_timeout())
 	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
 	EXPECT_TRUE(scene_rose(scene, "migrc_force_gup", scene->rounds / 2));
 	shared_free(talk, sizeof(*talk));
+}
+
+FIXTURE(direct)
+{
+	struct scene scene;
+	struct loop loop;
+	char *area, *next;
+};
+
+FIXTURE_SETUP(direct)
+{
+	const char *lacks = scene_begin(&self->scene, 2);
+
+	if (lacks)
+		SKIP(return, "%s", lacks);
+	if (!loop_create(&self->loop, HUGE, false))
+		SKIP(return, "no loop devices");
+	self->area = map_area(HUGE);
+	self->next = map_area(HUGE);
+	ASSERT_TRUE(self->area && self->next && place(self->area, PAGE, slow));
+	memset(self->next, 0, PAGE);
+	spot_show(self->scene.crew, 0, self->area);
+}
+
+FIXTURE_TEARDOWN(direct)
+{
+	scene_end(&self->scene);
+	loop_destroy(&self->loop);
+}
+
+TEST_F_TIMEOUT(direct, read, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	struct spot *spot = crew_spot(scene->crew, 0);
+
+	while (scene_goes_on(scene)) {
+		word_write(self->next, spot_next(spot));
+		ASSERT_EQ((ssize_t)PAGE, pwrite(self->loop.fd, self->next, PAGE, 0));
+		ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
+		crew_settle(scene->crew);
+		ASSERT_TRUE(move_page(self->area, other_node(node_of(self->area))));
+		ASSERT_EQ((ssize_t)PAGE, pread(self->loop.fd, self->area, PAGE, 0));
+		spot_has_next(spot);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", scene->rounds / 2));
+	EXPECT_TRUE(!crew_clean(scene->crew) || spot_intact(spot, self->area));
 }
 
 FIXTURE(file)

@@ -3,6 +3,7 @@
  * The files of MIGRC: what they accept and refuse, what they say, and that off is off.
  */
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include "../kselftest_harness.h"
@@ -195,6 +196,46 @@ TEST_F_TIMEOUT(switched, again, scene_timeout())
 	EXPECT_EQ(1, counter_since(&scene->before, "migrc_drain_isolate"));
 	EXPECT_EQ(1, counter("migrc_pending"));
 	EXPECT_TRUE(scene_clean(scene));
+}
+
+#define TRACING	"/sys/kernel/tracing/"
+
+/* Does a line of the trace contain this? */
+static bool traced(const char *what)
+{
+	FILE *trace = fopen(TRACING "trace", "r");
+	bool found = false;
+	char line[256];
+
+	while (trace && !found && fgets(line, sizeof(line), trace))
+		found = strstr(line, what);
+	if (trace)
+		fclose(trace);
+	if (!found)
+		ksft_print_msg("no \"%s\" in " TRACING "trace\n", what);
+	return found;
+}
+
+TEST_F_TIMEOUT(switched, trace, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+
+	if (!exists(TRACING "trace"))
+		mount("none", TRACING, "tracefs", 0, NULL);
+	if (!exists(TRACING "events/migrc/enable"))
+		SKIP(return, "no " TRACING " (CONFIG_FTRACE)");
+	ASSERT_EQ(0, write_file(TRACING "trace", " "));
+	ASSERT_EQ(0, set(TRACING "events/migrc/enable", "1"));
+	ASSERT_TRUE(move_page(self->area, fast));
+	scene_drain();
+	ASSERT_TRUE(move_page(self->area, slow));
+	word_write(self->area, 1);
+	ASSERT_EQ(0, write_file(MIGRC "enabled", "0"));
+	ASSERT_EQ(0, set(TRACING "events/migrc/enable", "0"));
+	EXPECT_TRUE(traced("migrc_queue: nr=1 pending=1"));
+	EXPECT_TRUE(traced("migrc_drain: reason=debug nr=1"));
+	EXPECT_TRUE(traced("migrc_force: site=wp"));
+	EXPECT_TRUE(traced("migrc_drain: reason=off nr=1"));
 }
 
 int main(int argc, char **argv)

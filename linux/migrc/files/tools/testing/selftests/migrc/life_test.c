@@ -305,6 +305,101 @@ TEST_F_TIMEOUT(life, own, scene_timeout())
 	unmap_area(other, HUGE);
 }
 
+/* A process that leaves a page behind and is gone: nobody flushes, and nobody need. */
+static void leave_behind(char *area)
+{
+	pthread_t thread;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pin(1);
+	/* With one CPU only, the page would be flushed at once. */
+	if (pthread_create(&thread, NULL, on_first_cpu, NULL))
+		_exit(1);
+	munmap(area, HUGE);
+	area = map_area(HUGE);
+	if (!area || !place(area, PAGE, slow) || !make_read_only(area, PAGE, BY_UFFD))
+		_exit(2);
+	_exit(move_page(area, fast) ? 0 : 3);
+}
+
+TEST_F_TIMEOUT(life, exit, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	int status;
+	pid_t pid;
+
+	while (scene_goes_on(scene)) {
+		pid = fork();
+		if (!pid)
+			leave_behind(self->data.area);
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_TRUE(WIFEXITED(status));
+		ASSERT_EQ(0, WEXITSTATUS(status));
+		scene_drain();
+		ASSERT_EQ(0, counter("migrc_pending"));
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
+}
+
+/* A CPU that has the entry goes offline, and comes back after the frame was given away. */
+#define CPU	"/sys/devices/system/cpu/cpu1/online"
+
+struct look {
+	struct scene *scene;
+	bool ok;
+};
+
+static void look_on_cpu(void *arg)
+{
+	struct look *look = arg;
+	struct crew *crew = look->scene->crew;
+	struct finding finding = { .cpu = 1 };
+
+	look->ok = false;
+	if (!pin(1))
+		return;
+	look->ok = spot_judge(crew_spot(crew, 0), &finding);
+	if (!look->ok)
+		crew_report(crew, &finding);
+}
+
+static bool looks(struct look *look)
+{
+	worker_run(look->scene->helper, look_on_cpu, look);
+	worker_wait(look->scene->helper);
+	return look->ok;
+}
+
+TEST_F_TIMEOUT(life, cpu_offline, scene_timeout())
+{
+	struct scene *scene = &self->data.scene;
+	struct look look = { .scene = scene };
+	uint64_t pfn;
+	int nid;
+
+	if (!exists(CPU))
+		SKIP(return, "no " CPU " (CONFIG_HOTPLUG_CPU)");
+	while (scene_goes_on(scene)) {
+		ASSERT_TRUE(make_read_only(self->data.area, PAGE, BY_UFFD));
+		ASSERT_TRUE(looks(&look));
+		nid = move_away(&self->data, &pfn);
+		ASSERT_GE(nid, 0);
+		ASSERT_EQ(0, set(CPU, "0"));
+		scene_drain();
+		EXPECT_EQ(0, counter("migrc_pending"));
+		scribble(&self->data, nid, pfn);
+		ASSERT_EQ(0, set(CPU, "1"));
+		EXPECT_TRUE(looks(&look));
+		drop_rubbish(&self->data);
+		spot_write(crew_spot(scene->crew, 0));
+	}
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
+}
+
 int main(int argc, char **argv)
 {
 	keep_settings();
