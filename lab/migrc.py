@@ -478,17 +478,20 @@ def judge_ab(rows: Sequence[Row]) -> list[dict[str, Any]]:
                     }
                 )
     rivals = [row for row in rows if row["kernel"]["flavour"] == "base" and row["mode"] != "none"]
+    without = _find(rows, "kmmscand-off")
     for name in ("kmmscand-migrc", "kmmscand-readonly"):
         ours = _find(rows, name)
         for key, what in (("flushes", "flushes sent"), ("received", "interrupts received")):
             if not ours or not rivals:
                 continue
             least = min(rivals, key=lambda row: float(row["whole"][key]))
+            also = f"; with MIGRC off {without['whole'][key]:,}" if without else ""
             goals.append(
                 {
                     "text": f"{name}: {ours['whole'][key]:,} {what} for the same "
-                    f"lookups, {_share(ours['whole']['deferred_share'])} of the pages deferred; "
-                    f"the unmodified kernel at least {least['whole'][key]:,} "
+                    f"lookups, {_share(ours['whole']['deferred_share'])} of the pages deferred, "
+                    f"{_share(ours['whole']['eligible_share'])} of those for which a flush was "
+                    f"due{also}; the unmodified kernel at least {least['whole'][key]:,} "
                     f"({least['contender']}), the goal is fewer",
                     "met": ours["whole"][key] < least["whole"][key],
                 }

@@ -95,6 +95,7 @@ trap 'grep ^migrc_deferred /proc/vmstat > @OUT@/deferred' EXIT
     [
         pytest.param("tiershift", "", id="as-built"),
         pytest.param("torture", WITH_MIGRC, id="migrc", marks=pytest.mark.long),
+        pytest.param("debug", WITH_MIGRC, id="debug-migrc", marks=pytest.mark.long),
     ],
 )
 def test_mm_selftests_pass_as_on_base(
