@@ -600,7 +600,7 @@ def within(more: Difference, noise: float) -> bool:
 COSTS: dict[str, tuple[str, Callable[[Row], float | None]]] = {
     "app": (
         "instructions on app CPUs, user code and kernel, per operation",
-        lambda row: per_op(row, "user", "app_kernel"),
+        lambda row: per_op(row, "user", "app_kernel") if row["insn"] else None,
     ),
     "page": ("kernel instructions of all CPUs, per page migrated", per_page),
 }

@@ -759,7 +759,7 @@ def test_restoring_is_judged_where_pages_come_and_go() -> None:
 
 def pressed(name: str, taken: int, **more: Any) -> Row:
     counters = {**delta(1000, 10), "pgsteal_anon": taken, "pgscan_file": 2 * taken, **more}
-    return row(name, 1000, 10, group=migrc.PRESSURE, counters=counters)
+    return row(name, 1000, 10, group=migrc.PRESSURE, counters=counters, insn=None)
 
 
 def test_no_more_reclaim_where_memory_is_short() -> None:
@@ -773,6 +773,8 @@ def test_no_more_reclaim_where_memory_is_short() -> None:
     assert [goal["met"] for goal in migrc.judge_pressure(rows)] == [True] * 3
     assert migrc.check_pressure(rows) == []
     assert migrc.judge_pressure(rows[:2]) == []
+    # Instructions were not counted.
+    assert [line[-2:] for line in migrc.run_table(rows)[1:]] == [["-", "-"]] * 3
     rows[1]["counters"]["pgsteal_anon"] = 1051
     assert [goal["met"] for goal in migrc.judge_pressure(rows)] == [True, False, True]
     # Equal runs that differ by more
