@@ -107,13 +107,35 @@ def base_commit(version: str) -> str:
         return git("rev-parse", f"{tag}^{{commit}}")
 
 
+_composed: dict[str, str] = {}  # commits by what they were made of
+
+
 def compose(version: str, names: list[Room] | None = None) -> str:
     """The commit of the base plus rooms (all of linux/series by default)."""
+    wanted = rooms.series() if names is None else names
+    content = _content(version, wanted)
+    if content not in _composed:  # some seconds
+        _composed[content] = _compose(version, wanted)
+    return _composed[content]
+
+
+def _content(version: str, wanted: list[Room]) -> str:
+    """A key of all that compose() reads."""
+    parts: list[str | bytes] = [str(repository()), version]
+    for room in wanted:
+        parts.append(room.name)
+        for path in [room.path / "cover.md", *room.files.values(), *room.hooks]:
+            parts += [str(path), str(path.exists() and path.stat().st_mode & 0o100)]
+            parts.append(path.read_bytes() if path.exists() else "")
+    return cache.key(parts)
+
+
+def _compose(version: str, wanted: list[Room]) -> str:
     head = base_commit(version)
     with tempfile.TemporaryDirectory() as scratch:
         env = {"GIT_INDEX_FILE": f"{scratch}/index"}
         git("read-tree", head, env=env)
-        for room in rooms.series() if names is None else names:
+        for room in wanted:
             if room.files:
                 head = _commit_files(room, head, version, env)
             for hook in room.hooks:
