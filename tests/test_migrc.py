@@ -707,7 +707,9 @@ def test_what_is_moved_is_fixed_work() -> None:
     assert {one.kernel for one in groups["system call"][1]} == {"base", "tiershift"}
 
 
-def restored(readonly: int, *, again: int = 1_000_000, rounds: int = 3) -> list[Row]:
+def restored(
+    readonly: int, *, again: int = 1_000_000, rounds: int = 3, deferred: int = 300
+) -> list[Row]:
     rows = []
     for number in range(rounds):
         for name, n in zip(RESTORED, (1_000_000, readonly, again), strict=True):
@@ -716,6 +718,7 @@ def restored(readonly: int, *, again: int = 1_000_000, rounds: int = 3) -> list[
             rows.append(row(name, 1000, 10, **more))
             rows[-1]["whole"]["demoted"] = 400
             rows[-1]["counters"]["migrc_readonly"] = 1000 if name == "readonly" else 0
+            rows[-1]["counters"]["migrc_deferred"] = deferred if name == "readonly" else 0
     return rows
 
 
@@ -724,6 +727,8 @@ def restored(readonly: int, *, again: int = 1_000_000, rounds: int = 3) -> list[
     [
         (restored(980_000), True),
         (restored(980_000, rounds=1), True),
+        # Nothing came of it.
+        (restored(980_000, deferred=0), False),
         (restored(1_001_000), False),
         (restored(1_000_000), False),
         # Equal runs differ by 4 %.
