@@ -948,19 +948,20 @@ def fault_table(rows: Sequence[Row]) -> list[list[str]]:
     lines = [
         [
             "page faults",
-            *("hint faults", "other faults", "per 1,000 hint faults", "per 1,000 operations"),
+            *("pages promoted", "hint faults", "other faults"),
+            *("other, per 1,000 pages promoted", "other, per 1,000 hint faults"),
         ]
     ]
     for row in rows:
-        hints = row["counters"].get(HINT_FAULTS, 0)
-        if not hints:
+        hints, promoted = row["counters"].get(HINT_FAULTS, 0), row["whole"]["promoted"]
+        if not hints or not promoted:
             continue
         others = row["counters"].get("pgfault", 0) - hints
         lines.append(
             [
-                f"{row['group']}: {row['contender']}",
-                *(_number(hints), _number(others), _number(1000 * others / hints, 1)),
-                _number(1000 * others / row["ops"], 2),
+                f"{row['group']}, round {row['round']}: {row['contender']}",
+                *(_number(promoted), _number(hints), _number(others)),
+                *(_number(1000 * others / count) for count in (promoted, hints)),
             ]
         )
     return lines
@@ -998,8 +999,10 @@ COST_NOTES = (
     "each run; time is the number of instructions there (QEMU's icount), one CPU after the other. "
     "So that the system call may defer, all but the first run on the kernel with the switches for "
     "tests, off and on: what these cost is in both. MIGRC's checks are off.",
-    "Hint faults that only read leave a slow page read-only, so that it can be deferred when it "
-    f"moves; the first write faults again. In that job {HINTED_WRITES} % of the lookups write.",
+    "A page that a hint fault has promoted is mapped read-only, also by the unmodified kernel, "
+    "and its first write faults. With MIGRC a hint fault that only reads leaves a slow page "
+    "read-only as well, so that it can be deferred when it moves. Where hint faults were measured "
+    f"{HINTED_WRITES} % of the lookups write.",
 )
 
 

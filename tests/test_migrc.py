@@ -797,15 +797,17 @@ def test_faults_under_balancing_are_told() -> None:
     rows = [
         row(name, 1000, 10, group=migrc.HINTED, counters={**delta(1000, 10), **counters})
         for name, counters in (
-            ("off", {"numa_hint_faults": 2000, "pgfault": 2100}),
-            ("on", {"numa_hint_faults": 2000, "pgfault": 2500}),
+            ("off", {"numa_hint_faults": 2000, "pgfault": 2100, "pgpromote_success": 400}),
+            ("on", {"numa_hint_faults": 2000, "pgfault": 2500, "pgpromote_success": 500}),
             ("off-again", {"pgfault": 7}),
         )
     ]
+    for one in rows:
+        one["whole"] = {**one["whole"], **flushes.of(one["counters"])}
     # Without hint faults there is nothing to refer to.
     assert [line[1:] for line in migrc.fault_table(rows)[1:]] == [
-        ["2,000", "100", "50.0", "100.00"],
-        ["2,000", "500", "250.0", "500.00"],
+        ["400", "2,000", "100", "250", "50"],
+        ["500", "2,000", "500", "1,000", "250"],
     ]
     shown = migrc.tables(migrc.derive("migrc-cost", rows))
     assert shown[2] == ("Faults under NUMA balancing", migrc.fault_table(rows))
