@@ -214,10 +214,10 @@ static void *on_first_cpu(void *unused)
 	return NULL;
 }
 
-static void move_always(char *area, atomic_bool *ready)
+/* In a process of its own, on two CPUs: a page on @slow */
+static char *own_page(char *area)
 {
 	pthread_t thread;
-	int nid = slow;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	pin(1);
@@ -226,8 +226,16 @@ static void move_always(char *area, atomic_bool *ready)
 		_exit(1);
 	munmap(area, HUGE);
 	area = map_area(HUGE);
-	if (!area || !place(area, PAGE, nid))
+	if (!area || !place(area, PAGE, slow))
 		_exit(1);
+	return area;
+}
+
+static void move_always(char *area, atomic_bool *ready)
+{
+	int nid = slow;
+
+	area = own_page(area);
 	atomic_store(ready, true);
 	for (;;) {
 		word_write(area, 1);
@@ -308,16 +316,8 @@ TEST_F_TIMEOUT(life, own, scene_timeout())
 /* A process that leaves a page behind and is gone: nobody flushes, and nobody need. */
 static void leave_behind(char *area)
 {
-	pthread_t thread;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	pin(1);
-	/* With one CPU only, the page would be flushed at once. */
-	if (pthread_create(&thread, NULL, on_first_cpu, NULL))
-		_exit(1);
-	munmap(area, HUGE);
-	area = map_area(HUGE);
-	if (!area || !place(area, PAGE, slow) || !make_read_only(area, PAGE, BY_UFFD))
+	area = own_page(area);
+	if (!make_read_only(area, PAGE, BY_UFFD))
 		_exit(2);
 	_exit(move_page(area, fast) ? 0 : 3);
 }
