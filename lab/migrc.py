@@ -156,7 +156,7 @@ def growth_runs() -> list[Run]:
     few = on_cpus(spec, FEW_VCPUS, *ops)
     groups += [(f"{mbps} MB/s", few, {RATE: str(mbps)}) for mbps in RATES]
     # Where the first stores have put them: the fast node is full of writable pages.
-    groups.append((f"{FEW_VCPUS} CPUs, not placed", replace(few, placement=None), {}))
+    groups.append((f"{FEW_VCPUS} CPUs not placed", replace(few, placement=None), {}))
     for group, small, limit in groups:
         for contender in (
             _contender("base", "numab2", "base", SMALL, BUSY, limit),

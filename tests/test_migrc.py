@@ -359,10 +359,12 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
             )
     assert [run.group for run in migrc.growth_runs()[::2]] == [
         *("2 CPUs", "4 CPUs", "8 CPUs", "16 CPUs", "1 MB/s", "2 MB/s", "4 MB/s"),
-        "4 CPUs, not placed",
+        "4 CPUs not placed",
     ]
+    # virtme-ng takes no directory with a comma in its name, and QEMU's plugins do not either.
+    assert not any("," in run.group + run.contender.name for run in migrc.growth_runs())
     placed = {run.group: run.spec.placement is not None for run in migrc.growth_runs()}
-    assert [group for group, there in placed.items() if not there] == ["4 CPUs, not placed"]
+    assert [group for group, there in placed.items() if not there] == ["4 CPUs not placed"]
     first = [run.contender.name for run in migrc.cost_runs(4)[::4]][:4]
     assert first == ["base", "base-again", "off", "on"]
     costs = migrc.cost_runs(1)
