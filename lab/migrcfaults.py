@@ -109,6 +109,7 @@ COUNTERS = {
     "pressure": "migrc_drain_pressure",
     "alloc": "migrc_drain_alloc",
     "oom": "migrc_drain_oom",
+    "spill": "migrc_drain_oom",
     "at_once": "migrc_promote_later",
     "postpone": "migrc_promote_postponed",
     "forget": "migrc_readonly_written",
@@ -210,6 +211,7 @@ CATCHES = (
     ),
     Catch("alloc", "limit_test", "pressure.alloc.drain", r"alloc 0, oom [1-9]", 5),
     Catch("oom", "limit_test", "pressure.oom.drain", r"was killed for it", 5),
+    Catch("spill", "limit_test", "pressure.oom.drain", r"was killed for it", 5),
 )
 
 _AT_REST = "the base kernel flushes the present PTE that it removes or changes"

@@ -61,6 +61,7 @@ static const char * const migrc_fault_names[NR_MIGRC_FAULTS] = {
 	[MIGRC_FAULT_PRESSURE]		= "fault_pressure",
 	[MIGRC_FAULT_ALLOC]		= "fault_alloc",
 	[MIGRC_FAULT_OOM]		= "fault_oom",
+	[MIGRC_FAULT_SPILL]		= "fault_spill",
 	[MIGRC_FAULT_FREEZE]		= "fault_freeze",
 	[MIGRC_FAULT_FILE]		= "fault_file",
 	[MIGRC_FAULT_AT_ONCE]		= "fault_at_once",

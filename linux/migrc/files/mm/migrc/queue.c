@@ -340,6 +340,12 @@ bool __migrc_drain(enum migrc_reason reason)
 		return false;
 	migrc_flush_locked(reason, NULL);
 	mutex_unlock(&migrc_flush_mutex);
+	/*
+	 * What stays on the free lists of CPUs does not count as free, and the allocation would
+	 * fail.  Reclaim empties them only if it has made progress itself.
+	 */
+	if ((reason == MIGRC_DRAIN_ALLOC || reason == MIGRC_DRAIN_OOM) && !migrc_fault(SPILL))
+		drain_all_pages(NULL);
 	return true;
 }
 

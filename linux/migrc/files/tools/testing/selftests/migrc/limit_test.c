@@ -8,7 +8,7 @@
  *   age	fault_age
  *   kswapd	fault_pressure
  *   alloc	fault_alloc
- *   oom	fault_oom
+ *   oom	fault_oom, fault_spill
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -226,7 +226,8 @@ static bool gave_up(int nid)
 	return found;
 }
 
-#define CACHE	(4UL << 20)
+#define CACHE		(4UL << 20)
+#define PCP_FRACTION	"/proc/sys/vm/percpu_pagelist_high_fraction"
 
 /*
  * kswapd that has found nothing to reclaim too often does not run any more, until somebody else
@@ -294,6 +295,7 @@ FIXTURE_VARIANT(pressure)
 	bool deep;			/* fill it to less than its min watermark */
 	const char *without[2];		/* switches of drains that would come before */
 	bool kills;			/* if it does not drain */
+	bool lists;			/* CPUs have long lists of free pages */
 };
 
 FIXTURE_VARIANT_ADD(pressure, kswapd) { .row = "migrc_drain_pressure" };
@@ -311,6 +313,7 @@ FIXTURE_VARIANT_ADD(pressure, oom)
 	.deep = true,
 	.without = { MIGRC_DEBUG "fault_pressure", MIGRC_DEBUG "fault_alloc" },
 	.kills = true,
+	.lists = true,
 };
 
 FIXTURE_SETUP(pressure)
@@ -326,6 +329,9 @@ FIXTURE_SETUP(pressure)
 	for (i = 0; i < ARRAY_SIZE(variant->without); i++)
 		if (variant->without[i])
 			ASSERT_EQ(0, set(variant->without[i], "1"));
+	/* As long as the kernel allows, so that all that is given back may stay on one */
+	if (variant->lists)
+		ASSERT_EQ(0, set(PCP_FRACTION, "8"));
 }
 
 FIXTURE_TEARDOWN(pressure)
@@ -335,6 +341,8 @@ FIXTURE_TEARDOWN(pressure)
 	for (i = 0; i < ARRAY_SIZE(variant->without); i++)
 		if (variant->without[i])
 			write_file(variant->without[i], "0");
+	if (variant->lists)
+		write_file(PCP_FRACTION, "0");
 	scene_end(&self->data.scene);
 }
 
