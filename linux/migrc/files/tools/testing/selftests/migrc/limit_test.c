@@ -26,29 +26,32 @@
 /* migrate_pages() unmaps so many at once: NR_MAX_BATCHED_MIGRATION */
 #define BATCH		512
 #define NR_PAGES	4096UL
-#define LEN		(NR_PAGES * PAGE)
+/* So few that there is room for them on the list of a CPU that has just been refilled */
+#define NR_FEW		512UL
 
 struct limit {
 	struct scene scene;
+	unsigned long nr;
 	char *area;
 	void **pages;
 	int *nodes, *status;
 };
 
 /* On the slow node */
-static bool limit_pages(struct limit *self)
+static bool limit_pages(struct limit *self, unsigned long nr)
 {
 	unsigned long i;
 
-	self->area = map_area(LEN);
-	self->pages = calloc(NR_PAGES, sizeof(*self->pages));
-	self->nodes = calloc(NR_PAGES, sizeof(*self->nodes));
-	self->status = calloc(NR_PAGES, sizeof(*self->status));
+	self->nr = nr;
+	self->area = map_area(nr * PAGE);
+	self->pages = calloc(nr, sizeof(*self->pages));
+	self->nodes = calloc(nr, sizeof(*self->nodes));
+	self->status = calloc(nr, sizeof(*self->status));
 	if (!self->area || !self->pages || !self->nodes || !self->status)
 		return false;
-	for (i = 0; i < NR_PAGES; i++)
+	for (i = 0; i < nr; i++)
 		self->pages[i] = self->area + i * PAGE;
-	return place(self->area, LEN, slow);
+	return place(self->area, nr * PAGE, slow);
 }
 
 FIXTURE(limit)
@@ -63,7 +66,7 @@ FIXTURE_SETUP(limit)
 
 	if (lacks)
 		SKIP(return, "%s", lacks);
-	ASSERT_TRUE(limit_pages(&self->data));
+	ASSERT_TRUE(limit_pages(&self->data, NR_PAGES));
 }
 
 FIXTURE_TEARDOWN(limit)
@@ -85,11 +88,11 @@ static void move_all(struct limit *self, int nid)
 {
 	unsigned long i;
 
-	make_read_only(self->area, LEN, BY_UFFD);
-	for (i = 0; i < NR_PAGES; i++)
+	make_read_only(self->area, self->nr * PAGE, BY_UFFD);
+	for (i = 0; i < self->nr; i++)
 		self->nodes[i] = nid;
-	memset(self->status, 0xff, NR_PAGES * sizeof(*self->status));
-	syscall(__NR_move_pages, 0, NR_PAGES, self->pages, self->nodes, self->status,
+	memset(self->status, 0xff, self->nr * sizeof(*self->status));
+	syscall(__NR_move_pages, 0, self->nr, self->pages, self->nodes, self->status,
 		MPOL_MF_MOVE_ALL);
 }
 
@@ -227,6 +230,7 @@ static bool gave_up(int nid)
 }
 
 #define CACHE		(4UL << 20)
+#define ENOUGH_TO_WAKE	32	/* pages by which the low watermark is missed */
 #define PCP_FRACTION	"/proc/sys/vm/percpu_pagelist_high_fraction"
 
 /*
@@ -255,8 +259,12 @@ static bool revive(int nid)
 	return !gave_up(nid);
 }
 
-/* Takes memory of the node, until it is so many pages below its low watermark, and stays. */
-static void fill(int nid, long below, atomic_bool *full)
+/*
+ * Takes memory of the node, until it is so many pages below its low watermark, and stays.
+ * With @alone it goes on when kswapd has given up: while that runs, next to nothing stays on
+ * the lists of the CPUs.
+ */
+static void fill(int nid, long below, bool alone, atomic_bool *full)
 {
 	unsigned long mask = 1UL << nid;
 	size_t size = 1UL << 34, used = 0;
@@ -272,6 +280,10 @@ static void fill(int nid, long below, atomic_bool *full)
 	while (used < size && above_low(nid) > -below) {
 		long step = above_low(nid) / 2;
 
+		if (alone && step < -ENOUGH_TO_WAKE && !gave_up(nid)) {
+			usleep(1000);
+			continue;
+		}
 		for (step = step > 16 ? step : 16; step > 0; step--, used += PAGE)
 			p[used] = 1;
 		/* What was kept has been found: no fuller than this. */
@@ -323,7 +335,7 @@ FIXTURE_SETUP(pressure)
 
 	if (lacks)
 		SKIP(return, "%s", lacks);
-	ASSERT_TRUE(limit_pages(&self->data));
+	ASSERT_TRUE(limit_pages(&self->data, variant->lists ? NR_FEW : NR_PAGES));
 	if (!revive(slow))
 		SKIP(return, "kswapd has given up, and does not come back");
 	for (i = 0; i < ARRAY_SIZE(variant->without); i++)
@@ -353,12 +365,12 @@ static long given_back_by_others(struct scene *scene)
 	       counter_since(&scene->before, "migrc_drain_isolate");
 }
 
-static pid_t start_fill(long below, atomic_bool *full)
+static pid_t start_fill(long below, bool alone, atomic_bool *full)
 {
 	pid_t pid = fork();
 
 	if (!pid)
-		fill(slow, below, full);
+		fill(slow, below, alone, full);
 	return pid;
 }
 
@@ -386,8 +398,8 @@ TEST_F_TIMEOUT(pressure, drain, scene_timeout())
 		atomic_store(&flag[1], false);
 		move_all(&self->data, slow);
 		move_all(&self->data, fast);
-		EXPECT_GT(counter("migrc_pending"), NR_PAGES / 2);
-		pid = start_fill(below, &flag[1]);
+		EXPECT_GT(counter("migrc_pending"), self->data.nr / 2);
+		pid = start_fill(below, variant->lists, &flag[1]);
 		ASSERT_GT(pid, 0);
 		end = now() + 60;
 		while (!atomic_load(&flag[1]) && !gone && now() < end) {
@@ -413,7 +425,7 @@ TEST_F_TIMEOUT(pressure, drain, scene_timeout())
 		       counter_since(&scene->before, "migrc_drain_alloc"),
 		       counter_since(&scene->before, "migrc_drain_oom"),
 		       given_back_by_others(scene));
-	EXPECT_TRUE(scene_rose(scene, variant->row, NR_PAGES / 2));
+	EXPECT_TRUE(scene_rose(scene, variant->row, self->data.nr / 2));
 	write_file("/proc/sys/kernel/printk", level);
 	atomic_store(&flag[0], true);
 	worker_wait(scene->helper);
