@@ -230,6 +230,7 @@ static bool gave_up(int nid)
 }
 
 #define CACHE		(4UL << 20)
+#define FILL_S		240	/* a debug kernel is slow to fill a node */
 #define ENOUGH_TO_WAKE	32	/* pages by which the low watermark is missed */
 #define PCP_FRACTION	"/proc/sys/vm/percpu_pagelist_high_fraction"
 
@@ -374,7 +375,7 @@ static pid_t start_fill(long below, bool alone, atomic_bool *full)
 	return pid;
 }
 
-TEST_F_TIMEOUT(pressure, drain, scene_timeout())
+TEST_F_TIMEOUT(pressure, drain, FILL_S + scene_timeout())
 {
 	atomic_bool *flag = shared_alloc(2 * sizeof(*flag));
 	struct scene *scene = &self->data.scene;
@@ -401,7 +402,7 @@ TEST_F_TIMEOUT(pressure, drain, scene_timeout())
 		EXPECT_GT(counter("migrc_pending"), self->data.nr / 2);
 		pid = start_fill(below, variant->lists, &flag[1]);
 		ASSERT_GT(pid, 0);
-		end = now() + 60;
+		end = now() + FILL_S;
 		while (!atomic_load(&flag[1]) && !gone && now() < end) {
 			usleep(10000);
 			gone = waitpid(pid, &status, WNOHANG) == pid;
