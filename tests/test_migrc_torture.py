@@ -74,6 +74,9 @@ MAY_SKIP = {
     },
     "debug": {"there is no page to be poisoned"},
 }
+# The base kernel's page_table_check, which the debug kernel enforces, walks off the end of a
+# memory section when a page of 1 GiB is allocated, MIGRC or not: BUG in __page_table_check_zero().
+NOT_ON: dict[str, set[str]] = {"torture": set(), "debug": {"contig_test"}}
 
 
 def _guests(
@@ -102,6 +105,7 @@ def _run(kernel: KernelImage, out_dir: Path, seconds: int) -> dict[str, list[Cas
     wanted = tuple(
         Program(name, timeout_s=300 + 60 * seconds, before=f"export MIGRC_SECONDS={seconds}")
         for name in PROGRAMS
+        if name not in NOT_ON[kernel.flavour]
     )
     return _guests(kernel, wanted, out_dir, migrcfaults.only(None))
 
