@@ -120,6 +120,29 @@ done ) 2>/dev/null &
 helper="$helper $!"
 """
 
+# A file that two programs read all the time, from its page cache on the slow nodes.
+FILES = """
+modprobe -q loop || true
+mkdir -p /tmp/files
+truncate -s 128M /tmp/disk
+mke2fs -q -t ext2 /tmp/disk
+mount -o loop /tmp/disk /tmp/files
+dd if=/dev/urandom of=/tmp/data bs=1M count=32 status=none
+cp /tmp/data /tmp/files
+sync
+echo 3 > /proc/sys/vm/drop_caches
+numactl --membind=@SLOW@ cat /tmp/files/data > /dev/null
+echo 1 > /sys/kernel/mm/kmmscand/page_cache
+rm -f /tmp/beside
+for reader in 1 2; do
+	( while :; do
+		cmp /tmp/data /tmp/files/data || kill $$
+		echo read >> /tmp/beside
+	done ) &
+	helper="$helper $!"
+done
+"""
+
 
 @dataclass(frozen=True)
 class Torture:
@@ -142,6 +165,13 @@ TORTURES = (
     # stress-ng divides the bytes among the workers: more than the fast node holds
     Torture("pressure", "--vm 3 --vm-bytes 600M --vm-keep"),
     Torture("faults", "--vm 3 --vm-bytes 240M --vm-keep", beside=FAULTS),
+    # The workers of memthrash are threads of one process.
+    Torture("threads", "--memthrash 1 --vm 1 --vm-bytes 64M --vm-keep"),
+    Torture(
+        "files",
+        "--temp-path /tmp/files --hdd 2 --hdd-bytes 24M --vm 1 --vm-bytes 64M",
+        beside=FILES,
+    ),
     Torture("hotplug", "--vm 2 --vm-bytes 160M --vm-keep", beside=HOTPLUG),
 )
 
@@ -243,6 +273,7 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",
         "of MIGRC but that switching it did no harm.  Besides, in `faults` every fifth allocation",
         "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to),",
+        "in `files` somebody reads a file by read(2) and compares it (so often), page_cache on,",
         "and in `hotplug` blocks of the slow nodes go offline (so often they did) and come back.",
         "",
         "| torture | machine | stress-ng | pages promoted | deferred | besides | wall s | result |",
