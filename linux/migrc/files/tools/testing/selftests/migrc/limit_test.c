@@ -260,15 +260,30 @@ static bool revive(int nid)
 	return !gave_up(nid);
 }
 
-/*
- * Takes memory of the node, until it is so many pages below its low watermark, and stays.
- * With @alone it goes on when kswapd has given up: while that runs, next to nothing stays on
- * the lists of the CPUs.
- */
-static void fill(int nid, long below, bool alone, atomic_bool *full)
+/* Between a test and the process that fills a node for it */
+struct filling {
+	long spare;		/* pages above the low watermark, until it is to go on */
+	long below;		/* pages below it that it takes in the end */
+	bool alone;		/* kswapd is to give up before */
+	atomic_bool waits, go_on, full;
+	atomic_bool stop;	/* for the helper */
+};
+
+static void touch(char *p, size_t *used, long pages)
 {
-	unsigned long mask = 1UL << nid;
+	for (pages = pages > 16 ? pages : 16; pages > 0; pages--, *used += PAGE)
+		p[*used] = 1;
+}
+
+/*
+ * Takes memory of the node, and stays.  Most of it is taken before it is told to go on: a debug
+ * kernel needs minutes, and nothing is kept for so long.  While kswapd runs next to nothing
+ * stays on the lists of the CPUs.
+ */
+static void fill(int nid, struct filling *filling)
+{
 	size_t size = 1UL << 34, used = 0;
+	unsigned long mask = 1UL << nid;
 	char *p;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -278,20 +293,22 @@ static void fill(int nid, long below, bool alone, atomic_bool *full)
 	if (p == MAP_FAILED || syscall(__NR_mbind, p, size, MPOL_BIND, &mask, 65UL, 0))
 		_exit(1);
 	madvise(p, size, MADV_NOHUGEPAGE);
-	while (used < size && above_low(nid) > -below) {
-		long step = above_low(nid) / 2;
-
-		if (alone && step < -ENOUGH_TO_WAKE && !gave_up(nid)) {
+	while (used < size && above_low(nid) > filling->spare)
+		touch(p, &used, (above_low(nid) - filling->spare) / 2);
+	atomic_store(&filling->waits, true);
+	while (!atomic_load(&filling->go_on))
+		usleep(1000);
+	while (used < size && above_low(nid) > -filling->below) {
+		if (filling->alone && above_low(nid) < -ENOUGH_TO_WAKE && !gave_up(nid)) {
 			usleep(1000);
 			continue;
 		}
-		for (step = step > 16 ? step : 16; step > 0; step--, used += PAGE)
-			p[used] = 1;
+		touch(p, &used, above_low(nid) / 2);
 		/* What was kept has been found: no fuller than this. */
 		if (counter("migrc_pending") == 0)
 			break;
 	}
-	atomic_store(full, true);
+	atomic_store(&filling->full, true);
 	for (;;)
 		pause();
 }
@@ -366,49 +383,65 @@ static long given_back_by_others(struct scene *scene)
 	       counter_since(&scene->before, "migrc_drain_isolate");
 }
 
-static pid_t start_fill(long below, bool alone, atomic_bool *full)
+static pid_t start_fill(struct filling *filling)
 {
-	pid_t pid = fork();
+	pid_t pid;
 
+	atomic_store(&filling->waits, false);
+	atomic_store(&filling->go_on, false);
+	atomic_store(&filling->full, false);
+	pid = fork();
 	if (!pid)
-		fill(slow, below, alone, full);
+		fill(slow, filling);
 	return pid;
 }
 
-TEST_F_TIMEOUT(pressure, drain, FILL_S + scene_timeout())
+/* Has it come so far?  Not if it was killed, or takes too long. */
+static bool filled(pid_t pid, atomic_bool *so_far, bool *gone)
 {
-	atomic_bool *flag = shared_alloc(2 * sizeof(*flag));
+	double end = now() + FILL_S;
+
+	while (!atomic_load(so_far) && !*gone && now() < end) {
+		usleep(10000);
+		*gone = waitpid(pid, NULL, WNOHANG) == pid;
+	}
+	return atomic_load(so_far);
+}
+
+TEST_F_TIMEOUT(pressure, drain, 2 * FILL_S + scene_timeout())
+{
+	struct filling *filling = shared_alloc(sizeof(*filling));
 	struct scene *scene = &self->data.scene;
 	struct room room = room_of(slow);
-	long others, below = variant->deep ? LONG_MAX : (room.low - room.min) / 2;
 	bool gone = false;
 	char level[64];
-	int status, i;
+	long others;
 	double end;
 	pid_t pid;
+	int i;
 
-	ASSERT_NE(NULL, flag);
-	ASSERT_GT(below, 16);
+	ASSERT_NE(NULL, filling);
+	filling->spare = 4 * self->data.nr;
+	filling->below = variant->deep ? LONG_MAX : (room.low - room.min) / 2;
+	filling->alone = variant->lists;
+	ASSERT_GT(filling->below, 16);
 	ASSERT_TRUE(read_file("/proc/sys/kernel/printk", level, sizeof(level)));
-	worker_run(scene->helper, somebody, &flag[0]);
+	worker_run(scene->helper, somebody, &filling->stop);
 	/* Somebody who is killed fails this test; the kernel's call trace is no news then. */
 	if (variant->kills)
 		ASSERT_EQ(0, set("/proc/sys/kernel/printk", "3"));
 	for (i = 0; i < 3; i++) {
 		others = given_back_by_others(scene);
-		atomic_store(&flag[1], false);
+		pid = start_fill(filling);
+		ASSERT_GT(pid, 0);
+		EXPECT_TRUE(filled(pid, &filling->waits, &gone)) TH_LOG("nothing is filled");
 		move_all(&self->data, slow);
 		move_all(&self->data, fast);
 		EXPECT_GT(counter("migrc_pending"), self->data.nr / 2);
-		pid = start_fill(below, variant->lists, &flag[1]);
-		ASSERT_GT(pid, 0);
-		end = now() + FILL_S;
-		while (!atomic_load(&flag[1]) && !gone && now() < end) {
-			usleep(10000);
-			gone = waitpid(pid, &status, WNOHANG) == pid;
-		}
+		atomic_store(&filling->go_on, true);
+		EXPECT_TRUE(filled(pid, &filling->full, &gone))
+			TH_LOG("the node could not be filled");
 		EXPECT_FALSE(gone) TH_LOG("who needs memory was killed for it");
-		EXPECT_TRUE(atomic_load(&flag[1])) TH_LOG("the node could not be filled");
 		for (end = now() + 3; counter("migrc_pending") > 0 && now() < end;)
 			usleep(10000);
 		EXPECT_EQ(0, counter("migrc_pending"))
@@ -416,9 +449,9 @@ TEST_F_TIMEOUT(pressure, drain, FILL_S + scene_timeout())
 			       -above_low(slow));
 		if (!gone) {
 			kill(pid, SIGKILL);
-			waitpid(pid, &status, 0);
+			waitpid(pid, NULL, 0);
 		}
-		if (given_back_by_others(scene) == others)
+		if (gone || given_back_by_others(scene) == others)
 			break;
 	}
 	ksft_print_msg("given back: pressure %ld, alloc %ld, oom %ld, others %ld\n",
@@ -428,9 +461,9 @@ TEST_F_TIMEOUT(pressure, drain, FILL_S + scene_timeout())
 		       given_back_by_others(scene));
 	EXPECT_TRUE(scene_rose(scene, variant->row, self->data.nr / 2));
 	write_file("/proc/sys/kernel/printk", level);
-	atomic_store(&flag[0], true);
+	atomic_store(&filling->stop, true);
 	worker_wait(scene->helper);
-	shared_free(flag, 2 * sizeof(*flag));
+	shared_free(filling, sizeof(*filling));
 }
 
 int main(int argc, char **argv)
