@@ -72,8 +72,11 @@ def test_what_user_space_says_is_no_kernel_warning() -> None:
 
 def test_only_a_race_of_the_emulator_is_booted_again() -> None:
     oops = "[    1.0] Oops: int3: 0000 [#1] SMP"
-    assert guest._emulator_lost_race(oops)
-    assert not guest._emulator_lost_race("[    1.0] Oops: 0000 [#1] SMP")
+    assert "patched" in guest._lost_by_emulator(oops)
+    stopped = "qemu-system-x86_64: ../../hw/pci/msix.c:218: f: Assertion `a < b' failed."
+    assert "assertion" in guest._lost_by_emulator("[    1.1] pci 0000:00:08.0\n" + stopped)
+    assert not guest._lost_by_emulator("[    1.0] Oops: 0000 [#1] SMP")
+    assert not guest._lost_by_emulator("program: x.c:1: f: Assertion `a < b' failed.")
     assert guest.kernel_warnings(oops)
 
 
