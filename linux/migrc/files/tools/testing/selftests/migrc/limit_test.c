@@ -231,7 +231,6 @@ static bool gave_up(int nid)
 
 #define CACHE		(4UL << 20)
 #define FILL_S		240	/* a debug kernel is slow to fill a node */
-#define ENOUGH_TO_WAKE	32	/* pages by which the low watermark is missed */
 #define PCP_FRACTION	"/proc/sys/vm/percpu_pagelist_high_fraction"
 
 /*
@@ -299,8 +298,11 @@ static void fill(int nid, struct filling *filling)
 	while (!atomic_load(&filling->go_on))
 		usleep(1000);
 	while (used < size && above_low(nid) > -filling->below) {
-		if (filling->alone && above_low(nid) < -ENOUGH_TO_WAKE && !gave_up(nid)) {
-			usleep(1000);
+		if (filling->alone && above_low(nid) < 0 && !gave_up(nid)) {
+			/* Wakes it. */
+			p[used] = 1;
+			used += PAGE;
+			usleep(10000);
 			continue;
 		}
 		touch(p, &used, above_low(nid) / 2);
