@@ -23,13 +23,23 @@ class Kept:
         self._resume = resume
         self.resumed = 0
 
-    def get(self, parts: list[str], measure: Callable[[], Any]) -> Any:
-        """What ``measure`` has returned for these parts of a key, now or before."""
+    def get(
+        self,
+        parts: list[str],
+        measure: Callable[[], Any],
+        worth: Callable[[Any], bool] = lambda found: True,
+    ) -> Any:
+        """What ``measure`` has returned for these parts of a key, now or before.
+
+        It is kept if it is ``worth`` it.
+        """
         path = self._directory / f"{cache.key(parts)}.json"
         if self._resume and path.exists():
             self.resumed += 1
             return json.loads(path.read_text(encoding="utf-8"))
         found = measure()
+        if not worth(found):
+            return found
         self._directory.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(found), encoding="utf-8")

@@ -446,7 +446,12 @@ def run(
         # What the test was built to, so that others may change.
         test = cache.key([(selftests.programs(kernel, "migrc") / catch.program).read_bytes()])
         one = partial(_one, kernel, catch, seeds, cleans.get(key))
-        row, cleans[key] = done.get([kernel.key, test, repr(catch), str(seeds)], one)
+        # A guest that was lost is booted again next time.
+        row, cleans[key] = done.get(
+            [kernel.key, test, repr(catch), str(seeds)],
+            one,
+            worth=lambda found: not found[0]["problem"],
+        )
         rows.append(row)
         print(f"[migrc-faults] {_words(rows[-1])}", flush=True)
     facts = {

@@ -426,6 +426,12 @@ def test_a_measurement_goes_on_where_it_was_broken_off(
         assert rows.resumed == len(names) - len(again)
     kept.Kept("test", resume=True).get(["other kernel", "a"], partial(measure, "c"))
     assert measured[-1] == "c"
+    # What is not worth keeping is measured again.
+    measured.clear()
+    for name, times in (("never", 1), ("never", 2), ("good", 3), ("good", 3)):
+        one = kept.Kept("test", resume=True)
+        one.get(["kernel", name], partial(measure, name), worth=lambda row: row["row"] == "good")
+        assert len(measured) == times
 
 
 # --- what is judged ------------------------------------------------------------------
