@@ -117,7 +117,9 @@ def kernels(args: argparse.Namespace) -> int:
 
 def run_soak(args: argparse.Namespace) -> int:
     """make soak: long torture on the debug kernel."""
-    return 0 if soak.soak(args.seconds, RESULTS, args.torture, args.machine) else 1
+    return (
+        0 if soak.soak(args.seconds, RESULTS, args.torture, args.machine, resume=args.resume) else 1
+    )
 
 
 def run_curves(args: argparse.Namespace) -> int:
@@ -293,6 +295,7 @@ def _parser() -> argparse.ArgumentParser:
         "--machine", action="append", default=[], choices=[*soak.MACHINES], help="default: all"
     )
     command.add_argument("torture", nargs="*")
+    _add_resume(command)
     command = add("curves", run_curves, "what kmmscand's scanner costs, into docs/results")
     command.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
     for option, default, text in (

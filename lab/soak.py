@@ -15,9 +15,10 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from lab import build, cache, guest, topology
+from lab import build, cache, guest, kept, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.topology import Topology
@@ -197,23 +198,29 @@ def soak(
     save: Path,
     names: Sequence[str] = (),
     machines: Sequence[str] = (),
+    *,
+    resume: bool = False,
 ) -> bool:
     """Run every torture on every machine; write save/soak.json and soak.md; True if all good."""
     kernel = build.kernel("debug")
     rows = []
+    done = kept.Kept("soak", resume=resume)
     for torture in TORTURES:
         if names and torture.name not in names:
             continue
         for machine in machines or MACHINES:
             title = f"[soak] {torture.name}, {machine}"
             print(f"{title}: {seconds} s in the guest", flush=True)
-            rows.append(_one(kernel, torture, machine, seconds))
+            parts = [kernel.key, repr(torture), machine, repr(MACHINES[machine]), RUN, str(seconds)]
+            one = partial(_one, kernel, torture, machine, seconds)
+            rows.append(done.get(parts, one, worth=lambda row: row["result"] == "ok"))
             print(f"{title}: {rows[-1]['result']}", flush=True)
     facts = {
         "schema": 2,
         "command": f"make soak SECONDS={seconds}",
         "kernel": kernel.describe(),
         "seconds_each": seconds,
+        "resumed": done.resumed,
         "rows": rows,
     }
     save.mkdir(parents=True, exist_ok=True)
@@ -285,4 +292,6 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
             f"| {row['torture']} | {row['machine']} | `{row['stress-ng']}` | {row['promoted']} | "
             f"{row['deferred']} | {row['beside'] or '-'} | {row['seconds']} | {row['result']} |"
         )
+    if facts.get("resumed"):
+        lines += ["", f"{facts['resumed']} of the rows are of a soak that was broken off."]
     return "\n".join(lines) + "\n"

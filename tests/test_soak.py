@@ -59,3 +59,5 @@ def test_page_of_the_soak() -> None:
     row |= {"deferred": 7, "beside": 0, "seconds": 82, "result": "ok"}
     last = soak.markdown({"command": "make soak"}, [row]).splitlines()[-1]
     assert last == "| vm | two-sockets | `--vm 3` | 54 | 7 | - | 82 | ok |"
+    resumed = soak.markdown({"command": "make soak", "resumed": 3}, [row])
+    assert resumed.endswith("\n\n3 of the rows are of a soak that was broken off.\n")
