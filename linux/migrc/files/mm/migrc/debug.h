@@ -34,7 +34,7 @@
  * @MIGRC_FAULT_PRESSURE:	drain when kswapd needs memory
  * @MIGRC_FAULT_ALLOC:		drain before an allocation reclaims
  * @MIGRC_FAULT_OOM:		drain where reclaim has failed an allocation
- * @MIGRC_FAULT_SPILL:		what an allocation drains does not stay on lists of CPUs
+ * @MIGRC_FAULT_SPILL:		what is released does not stay on the free lists of a CPU
  * @MIGRC_FAULT_FREEZE:		drain when the system goes to sleep
  * @MIGRC_FAULT_FILE:		only anonymous pages are deferred
  * @MIGRC_FAULT_AT_ONCE:	hint faults that would have to flush leave promotion to a worker

@@ -177,6 +177,7 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 	struct folio *src, *next;
 	unsigned int nr = 0;
 
+	migrate_disable();
 	list_for_each_entry_safe(src, next, sources, lru) {
 		list_del(&src->lru);
 		migrc_check_released(src);
@@ -185,6 +186,13 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 		if (!(nr % SWAP_CLUSTER_MAX))
 			cond_resched();
 	}
+	/*
+	 * So far they are on the free lists of this CPU, which do not count as free.  Allocations
+	 * would fail, and find nothing here to wait for.
+	 */
+	if (!migrc_fault(SPILL))
+		drain_local_pages(NULL);
+	migrate_enable();
 	spin_lock(&migrc_lock);
 	WRITE_ONCE(migrc_nr_all, migrc_nr_all - nr);
 	spin_unlock(&migrc_lock);
@@ -330,7 +338,7 @@ bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)
  */
 bool __migrc_drain(enum migrc_reason reason)
 {
-	/* Not 0 until they are freed, so this waits for a drain that is under way. */
+	/* Not 0 until they count as free, so this waits for a drain that is under way. */
 	if (!READ_ONCE(migrc_nr_all) || migrc_fault_drain(reason))
 		return false;
 	/* kswapd need not: it has other things to do, and will look again. */
@@ -340,12 +348,6 @@ bool __migrc_drain(enum migrc_reason reason)
 		return false;
 	migrc_flush_locked(reason, NULL);
 	mutex_unlock(&migrc_flush_mutex);
-	/*
-	 * What stays on the free lists of CPUs does not count as free, and the allocation would
-	 * fail.  Reclaim empties them only if it has made progress itself.
-	 */
-	if ((reason == MIGRC_DRAIN_ALLOC || reason == MIGRC_DRAIN_OOM) && !migrc_fault(SPILL))
-		drain_all_pages(NULL);
 	return true;
 }
 

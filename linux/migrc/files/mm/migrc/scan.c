@@ -16,8 +16,9 @@
  *
  * A scan also takes write permission from migration entries, of any node, and says nothing:
  * who has put one there flushes before he takes it away, or maps a page that no TLB knows.
- * (Migration that gives up on a page may put it back first.  But the page stays isolated
- * until the flush at the end of the batch, so that it is not migrated again before.)
+ * (Migration that gives up on a page may put it back first.  But the page stays isolated until
+ * the flush at the end of the batch.  If the same batch tries again it may defer what is still
+ * writable in a TLB; but the flush that it owes from its first attempt comes before the copy.)
  * Nor does it say which huge pages it has changed: whoever splits or moves these flushes.
  *
  * Are scans all that is pending?  They are counted here after they have raised
