@@ -45,6 +45,13 @@ CONTENDERS = (
     Contender("base", "none", "base", args=["--node", "1"]),
     Contender("base-again", "none", "base", args=["--node", "1"]),
     Contender("off", "none", "tiershift", args=["--node", "1"]),
+    Contender(
+        "cache-off",
+        "tiershift",
+        "tiershift",
+        settings={**STAY, TUNABLES + "page_cache": "0"},
+        args=["--node", "1"],
+    ),
     Contender("on-fast", "tiershift", "tiershift", settings=STAY, args=["--node", "0"]),
     Contender("on-slow", "tiershift", "tiershift", settings=STAY, args=["--node", "1"]),
 )
@@ -52,6 +59,7 @@ LABELS = {
     "base": "unmodified kernel",
     "base-again": "the same again",
     "off": "kmmscand disabled",
+    "cache-off": "on, but page_cache 0",
     "on-fast": "on, the file is on the fast node",
     "on-slow": "on, the file is on the slow node",
 }
@@ -112,8 +120,9 @@ def check(rows: dict[int, dict[str, Figures]]) -> list[str]:
                 failures.append(f"{where}{name}: {run['touched']} folios were recorded")
         base, again = per_read(row["base"]), per_read(row["base-again"])
         limit = max(LIMIT * base, abs(base - again))
-        if abs(per_read(row["off"]) - base) > limit:
-            failures.append(f"{where}off differs from the unmodified kernel")
+        for name in ("off", "cache-off"):
+            if abs(per_read(row[name]) - base) > limit:
+                failures.append(f"{where}{name} differs from the unmodified kernel")
     return failures
 
 

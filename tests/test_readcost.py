@@ -28,6 +28,7 @@ def row(**changes: Figures) -> dict[int, dict[str, Figures]]:
             "base": run(400),
             "base-again": run(400.4),
             "off": run(401),
+            "cache-off": run(401.5),
             "on-fast": run(410),
             "on-slow": run(480, touched=PAGES),
             **{name.replace("_", "-"): figures for name, figures in changes.items()},
@@ -42,6 +43,7 @@ def test_good_runs_pass_and_are_shown() -> None:
         "unmodified kernel": "400.0",
         "the same again": "400.4 (+0.10%)",
         "kmmscand disabled": "401.0 (+0.25%)",
+        "on, but page_cache 0": "401.5 (+0.37%)",
         "on, the file is on the fast node": "410.0 (+2.50%)",
         "on, the file is on the slow node": "480.0 (+20.00%)",
     }
@@ -52,6 +54,8 @@ def test_good_runs_pass_and_are_shown() -> None:
     [
         ({"off": run(403)}, "off differs"),
         ({"off": run(397)}, "off differs"),
+        ({"cache_off": run(403)}, "cache-off differs"),
+        ({"cache_off": run(401, touched=PAGES)}, "cache-off: 16384 folios"),
         ({"on_slow": run(480)}, "on-slow: 0 folios were recorded"),
         ({"on_fast": run(410, touched=PAGES)}, "on-fast: 16384 folios"),
         ({"on_slow": run(480, touched=PAGES, promoted=1)}, "1 pages were promoted"),
