@@ -167,7 +167,7 @@ TORTURES = (
     # stress-ng divides the bytes among the workers: more than the fast node holds
     Torture("pressure", "--vm 3 --vm-bytes 600M --vm-keep"),
     # No more than fits: this is about allocations that fail, not about room.
-    Torture("faults", "--vm 3 --vm-bytes 120M --vm-keep", beside=FAULTS),
+    Torture("faults", "--vm 3 --vm-bytes 80M --vm-keep", beside=FAULTS),
     # The workers of memthrash are threads of one process.
     Torture("threads", "--memthrash 1 --vm 1 --vm-bytes 64M --vm-keep"),
     Torture(
