@@ -14,7 +14,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -154,6 +154,8 @@ class Torture:
     args: str
     may_fail: bool = False  # for reasons of its own; the kernel's silence still counts
     beside: str = ""  # writes a line to /tmp/beside each time that it does something
+    # So many times as long as the others, as it takes longer to get going
+    longer: int = field(default=1, repr=False)
 
 
 TORTURES = (
@@ -167,7 +169,7 @@ TORTURES = (
     # stress-ng divides the bytes among the workers: more than the fast node holds
     Torture("pressure", "--vm 3 --vm-bytes 600M --vm-keep"),
     # No more than fits: this is about allocations that fail, not about room.
-    Torture("faults", "--vm 3 --vm-bytes 80M --vm-keep", beside=FAULTS),
+    Torture("faults", "--vm 3 --vm-bytes 80M --vm-keep", beside=FAULTS, longer=2),
     # The workers of memthrash are threads of one process.
     Torture("threads", "--memthrash 1 --vm 1 --vm-bytes 64M --vm-keep"),
     Torture(
@@ -211,9 +213,10 @@ def soak(
             continue
         for machine in machines or MACHINES:
             title = f"[soak] {torture.name}, {machine}"
-            print(f"{title}: {seconds} s in the guest", flush=True)
-            parts = [kernel.key, repr(torture), machine, repr(MACHINES[machine]), RUN, str(seconds)]
-            one = partial(_one, kernel, torture, machine, seconds)
+            time_s = seconds * torture.longer
+            print(f"{title}: {time_s} s in the guest", flush=True)
+            parts = [kernel.key, repr(torture), machine, repr(MACHINES[machine]), RUN, str(time_s)]
+            one = partial(_one, kernel, torture, machine, time_s)
             rows.append(done.get(parts, one, worth=lambda row: row["result"] == "ok"))
             print(f"{title}: {rows[-1]['result']}", flush=True)
     facts = {
@@ -281,8 +284,9 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         "Good means: no kernel warning, stress-ng succeeded, which checks what it has written",
         "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",
         "of MIGRC but that switching it did no harm.  Besides, in `faults` every fifth allocation",
-        "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to),",
-        "in `files` somebody reads a file by read(2) and compares it (so often), page_cache on,",
+        "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to), for",
+        "twice the time, in `files` somebody reads a file by read(2) and compares it (so often),",
+        "page_cache on,",
         "and in `hotplug` blocks of the slow nodes go offline (so often they did) and come back.",
         "",
         "| torture | machine | stress-ng | pages promoted | deferred | besides | wall s | result |",
