@@ -33,7 +33,7 @@ EDGE = (
     Program("kmmscand_control_test", timeout_s=400),
 )
 # Split votes are waited for in passes, which take long on a slow machine.
-TARGET = (Program("kmmscand_target_test", timeout_s=900),)
+TARGET = (Program("kmmscand_target_test", timeout_s=1000),)
 BOUNCE = (Program("kmmscand_bounce_test", timeout_s=200),)
 TOGGLE_SECONDS = 180
 TOGGLE = tuple(
@@ -247,6 +247,7 @@ BROKEN_LONG = (
     ("policy", "kmmscand_cache_test", "noreuse"),
     ("policy", "kmmscand_cache_test", "reader_bound"),
     ("policy", "kmmscand_cache_test", "tmpfs_bound"),
+    ("opt_out", "kmmscand_cache_test", "opted_out"),
     ("cache_off", "kmmscand_cache_test", "off"),
     ("cache_once", "kmmscand_cache_test", "stream"),
     ("cache_part", "kmmscand_cache_test", "parts"),

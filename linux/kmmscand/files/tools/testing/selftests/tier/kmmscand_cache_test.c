@@ -14,6 +14,7 @@
  *   parts		fault_cache_part
  *   mapped		fault_cache_mapped
  *   noreuse, reader_bound, tmpfs_bound	fault_policy
+ *   opted_out	fault_opt_out
  *
  * The disk is zram, with ext2.  Where pages of a file are can be asked only if they are
  * mapped, so that is done after kmmscand has been disabled.
@@ -504,6 +505,16 @@ static void test_reader_bound(void)
 	left_out(DIR_DISK "/bound", bind_reader, "pages whose readers are bound");
 }
 
+static bool opt_out(int fd)
+{
+	return fd >= 0 && !prctl(PR_SET_TIER_SCAN, 0, 0, 0, 0);
+}
+
+static void test_opted_out(void)
+{
+	left_out(DIR_DISK "/opted_out", opt_out, "pages whose readers have opted out");
+}
+
 /* A tmpfs that is bound to the slow node */
 static void test_tmpfs_bound(void)
 {
@@ -739,6 +750,7 @@ static const struct tier_test tests[] = {
 	{ "mapped", test_mapped },
 	{ "noreuse", test_noreuse },
 	{ "reader_bound", test_reader_bound },
+	{ "opted_out", test_opted_out },
 	{ "tmpfs_bound", test_tmpfs_bound },
 	{ "past", test_past },
 	{ "hole", test_hole },

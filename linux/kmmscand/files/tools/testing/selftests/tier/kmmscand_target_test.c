@@ -283,6 +283,22 @@ static void test_vote(void)
 	unmap_on(p, LEN);
 }
 
+/* Who runs far is not asked. */
+static void test_nearest(void)
+{
+	char *p = map_slow(LEN);
+	bool ok;
+
+	if (!p)
+		return;
+	ok = !set("target_mode", "nearest") && run_on(far) && !enable(true);
+	heat(p, LEN, ARRIVE_S, -1);
+	ok &= right(p, LEN, near);
+	enable(false);
+	ksft_test_result(ok, "pages go to the nearest node if that is wanted\n");
+	unmap_on(p, LEN);
+}
+
 /* The process runs near, but its memory may only go far. */
 static void test_policy(void)
 {
@@ -493,6 +509,35 @@ static void test_confirm(void)
 	enable(false);
 	ksft_test_result(ok, "pages go to the thread that uses them\n");
 	unmap_on(p, 4 * HUGE);
+}
+
+/* The vote is split, nobody knows, and nobody may be asked: pages are promoted all the same. */
+static void test_unasked(void)
+{
+	long hints = event_count("kmmscand_target_hint");
+	long split = event_count("kmmscand_target_split"), all;
+	char *p = map_slow(2 * HUGE);
+	struct heater heater[2];
+	bool ok;
+
+	if (!p)
+		return;
+	ok = !set("target_confirm_1in", "0") && run_on(near);
+	all = all_promoted(p, 2 * HUGE);
+	ok &= start_heater(&heater[0], p, HUGE, near);
+	ok &= start_heater(&heater[1], p + HUGE, HUGE, far);
+	sleep(1);
+	ok &= !enable(true);
+	wait_promoted(all);
+	ok &= stop_heaters(heater, 2);
+	enable(false);
+	hints = event_count("kmmscand_target_hint") - hints;
+	split = event_count("kmmscand_target_split") - split;
+	ksft_print_msg("%ld split votes, %ld pages made inaccessible, %lu of %lu still slow\n",
+		       split, hints, count_on(p, 2 * HUGE, slow), 2 * HUGE / PAGE);
+	ok &= split && !hints && all_fast(p, 2 * HUGE);
+	ksft_test_result(ok, "with target_confirm_1in 0 no page is made inaccessible\n");
+	unmap_on(p, 2 * HUGE);
 }
 
 /* An answer is believed for some 60 epochs (confirm.h). */
@@ -972,11 +1017,13 @@ static void test_files(void)
 static const struct tier_test tests[] = {
 	{ "files", test_files },
 	{ "vote", test_vote },
+	{ "nearest", test_nearest },
 	{ "policy", test_policy },
 	{ "task_policy", test_task_policy },
 	{ "cpuset", test_cpuset },
 	{ "spatial", test_spatial },
 	{ "confirm", test_confirm },
+	{ "unasked", test_unasked },
 	{ "swap", test_swap },
 	{ "balancing", test_balancing },
 	{ "moved", test_moved },
