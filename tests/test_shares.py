@@ -45,6 +45,8 @@ def test_good_runs_pass_and_are_shown() -> None:
     [
         ({"shares": "# 750 and 750 pages were promoted"}, "a, 100 got 50.0% instead of 20%"),
         ({"shares": "# 20 and 80 pages were promoted"}, "100 pages were promoted"),
+        ({"tree": "# 150, 600 and 750 pages were promoted"}, "p/a, 100 got 10.0% instead of 5%"),
+        ({"tree": "# 0, 750 and 750 pages were promoted"}, "p/a, 100 got 0.0% instead of 5%"),
         ({"tree": "# 290 and 1210 pages were promoted"}, "tree, run 1: no numbers"),
         ({"max": "# 760 of at most 768 pages"}, "max, run 1: no numbers"),
         ({"max": "# 900 of at most 768 pages\n# 9 of at most 9 pages"}, "900 pages, but 768"),
