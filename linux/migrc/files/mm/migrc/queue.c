@@ -22,13 +22,13 @@
  *   never runs ahead of one that is still flushing.
  *
  * Memory that waits here is missing on the node that it is to relieve.  So it is bounded, by
- * age and by number (a batch may exceed that by its own length until its end, and as many
- * again may be queued while a drain is under way); it is not counted as free; kswapd, before
- * it looks whether the node is balanced, drains if that would balance it, if there is nearly
- * nothing free, and before it counts a failure; allocations that are not costly drain before
- * they reclaim, and all before somebody is killed; and everybody who wants certain page frames
- * does so in lru_add_drain_all(), alloc_contig_range(), memory_failure() and
- * soft_offline_page().
+ * age and by number, to which what is flushed and not yet freed counts (each migration may
+ * exceed it by the batch that it is queueing, and as many again may be queued while a drain
+ * is under way); it is not counted as free; kswapd, before it looks whether the node is
+ * balanced, drains if that would balance it, if there is nearly nothing free, and before it
+ * counts a failure; allocations that are not costly drain before they reclaim, and all before
+ * somebody is killed; and everybody who wants certain page frames does so in
+ * lru_add_drain_all(), alloc_contig_range(), memory_failure() and soft_offline_page().
  *
  * With plain folio_put() it does not matter who else holds a reference to a source (somebody
  * who walks page frames, say): it is freed when the last one is gone.
@@ -77,6 +77,7 @@ static struct arch_tlbflush_unmap_batch migrc_flushing;
 
 static void migrc_age_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(migrc_age_work, migrc_age_fn);
+static void migrc_release_flushed(void);
 static void migrc_release_fn(struct work_struct *work);
 static DECLARE_WORK(migrc_release_work, migrc_release_fn);
 
@@ -96,6 +97,12 @@ u64 migrc_publish(struct mm_struct *mm)
 	return ++migrc_seq;
 }
 
+/* Sources of a node that a drain would free, or a worker is going to */
+static unsigned int migrc_nr_node(int nid)
+{
+	return READ_ONCE(migrc_nr[nid]) + READ_ONCE(migrc_nr_flushed[nid]);
+}
+
 /**
  * migrc_queue - keep the sources of a batch until they are flushed
  * @sources: linked by folio->lru; empty afterwards
@@ -106,7 +113,7 @@ void migrc_queue(struct list_head *sources)
 {
 	struct folio *src, *next;
 	unsigned int nr = 0;
-	bool full = false;
+	bool full = false, late = false;
 
 	if (migrc_fault(RELEASE)) {
 		list_for_each_entry_safe(src, next, sources, lru) {
@@ -129,6 +136,8 @@ void migrc_queue(struct list_head *sources)
 		list_move_tail(&src->lru, &migrc_sources);
 		if (++migrc_nr[nid] >= READ_ONCE(migrc_max_pages))
 			full = true;
+		else if (migrc_nr_node(nid) >= READ_ONCE(migrc_max_pages))
+			late = true;
 	}
 	WRITE_ONCE(migrc_nr_all, migrc_nr_all + nr);
 	spin_unlock(&migrc_lock);
@@ -145,6 +154,9 @@ void migrc_queue(struct list_head *sources)
 		migrc_flush_all(MIGRC_DRAIN_ISOLATE);
 	else if (full && !migrc_fault(CAP))
 		migrc_flush_all(MIGRC_DRAIN_CAP);
+	else if (late)
+		/* The worker's work: it costs no flush. */
+		migrc_release_flushed();
 }
 
 /**
@@ -214,12 +226,6 @@ static void migrc_take_flushed(struct list_head *sources)
 	memset(migrc_nr_flushed, 0, sizeof(migrc_nr_flushed));
 }
 
-/* Sources of a node that a drain would free, or a worker is going to */
-static unsigned int migrc_nr_node(int nid)
-{
-	return READ_ONCE(migrc_nr[nid]) + READ_ONCE(migrc_nr_flushed[nid]);
-}
-
 /*
  * Under migrc_flush_mutex.  With @owed these CPUs are flushed, and serve if that leaves out
  * none that has to be; sources are left to migrc_release_fn().  Returns whether anything was
@@ -279,7 +285,7 @@ nothing:
 }
 
 /* What was flushed along with other pages */
-static void migrc_release_fn(struct work_struct *work)
+static void migrc_release_flushed(void)
 {
 	LIST_HEAD(sources);
 
@@ -289,6 +295,11 @@ static void migrc_release_fn(struct work_struct *work)
 	spin_unlock(&migrc_lock);
 	migrc_release(&sources, MIGRC_DRAIN_ALONG);
 	mutex_unlock(&migrc_flush_mutex);
+}
+
+static void migrc_release_fn(struct work_struct *work)
+{
+	migrc_release_flushed();
 }
 
 /**
