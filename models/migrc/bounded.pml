@@ -5,17 +5,21 @@
  * Two migrators with BATCHES batches each.  All PAGES pages of a batch are unmapped and
  * marked; those that can be moved are queued at its end, where the cap is looked at.  Age is
  * delayed work that has been armed or not; with -DLIVE it runs at some time if it is armed
- * (weak fairness).  A drain disarms it, and arms it again if there is anything left.
+ * (weak fairness).  A drain disarms it, and arms it again if there is anything left.  Up to
+ * ALONGS flushes of others serve as drains, and leave what was queued to a worker, who comes
+ * at some time, or to the next drain.
  *
  * marked is 1 for a deferral since the last detach (later than migrc_done), 2 for one that
  * is detached and not yet flushed.
  *
- * I9 never more than MAX pages are queued; with -DLIVE: what is queued is released at
- *    last, and a mark can be taken by another mm at last
+ * I9 never more than MAX pages are queued or left to the worker, and HELD with those that a
+ *    drain is giving back; with -DLIVE: what is queued is released at last, and a mark can be
+ *    taken by another mm at last
  *
  * Each of these switches must give a counterexample:
  *	MUT_NO_CAP	I9	no drain at the cap
  *	MUT_CAP_TRY	I9	no drain at the cap while another drain is under way
+ *	MUT_LATE	I9	what is left to the worker does not count
  *	MUT_NO_AGE	cycle	no drain by age
  *	MUT_ARM_UNMAP	cycle	armed at unmap only: a drain may come before the queueing
  *	MUT_ARM_QUEUE	cycle	armed only for sources: the mark of a batch that fails stays
@@ -31,11 +35,14 @@
 #define PAGES 2
 #define CAP 2
 #define MAX (CAP - 1 + 2 * PAGES)
+#define HELD (2 * (CAP - 1 + PAGES))
+#define ALONGS 2
 
-hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED, R_LEFT;
+hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED, R_LEFT, R_LATE, R_TAKEN, R_HELD;
 
-byte queued, held, marked;		/* held: queued, or detached by a drain (migrc_nr_all) */
-bool flush_mutex, armed;
+byte queued, flushed, marked;
+byte held;				/* these, or detached by a drain (migrc_nr_all) */
+bool flush_mutex, armed, work;
 
 #ifdef LIVE
 #define QUEUED (held > 0)
@@ -47,8 +54,10 @@ inline migrc_flush_all()
 {
 	lock(flush_mutex);
 	atomic {			/* under migrc_lock */
-		detached = queued;
+		REACHED(R_TAKEN, flushed && queued);
+		detached = queued + flushed;
 		queued = 0;
+		flushed = 0;
 		if
 		:: marked -> marked = 2
 		:: else
@@ -59,7 +68,12 @@ inline migrc_flush_all()
 	:: marked == 2 -> marked = 0	/* migrc_done */
 	:: else
 	fi;
-	/* migrc_release() */
+	migrc_release();
+	unlock(flush_mutex)
+}
+
+inline migrc_release()
+{
 	atomic { held = held - detached; detached = 0 };
 #ifdef MUT_REARM_LOOK
 	left = marked || held;
@@ -73,14 +87,21 @@ inline migrc_flush_all()
 	:: left -> REACHED(R_LEFT, true); armed = true
 	:: else
 	fi;
-	left = false;
+	left = false
+}
+
+inline migrc_release_flushed()
+{
+	lock(flush_mutex);
+	atomic { detached = flushed; flushed = 0 };	/* under migrc_lock */
+	migrc_release();
 	unlock(flush_mutex)
 }
 
 active [2] proctype migrate()
 {
 	byte pages, batch, detached;
-	bool any, left;
+	bool any, left, over, late;
 
 	do
 	:: batch < BATCHES ->
@@ -102,20 +123,30 @@ active [2] proctype migrate()
 			REACHED(R_FAILED, !pages);
 			queued = queued + pages;
 			held = held + pages;
+			over = pages && queued >= CAP;
+#ifndef MUT_LATE
+			late = pages && !over && queued + flushed >= CAP;
+#endif
 			pages = 0;
-			CHECK(I9, queued <= MAX);
-			REACHED(R_FULL, queued == MAX)
+			CHECK(I9, queued + flushed <= MAX && held <= HELD);
+			REACHED(R_FULL, queued == MAX);
+			REACHED(R_HELD, held == HELD)
 		};
 		if
 #if defined(MUT_NO_CAP)
 		:: false
 #elif defined(MUT_CAP_TRY)
-		:: queued >= CAP && !flush_mutex -> migrc_flush_all()
+		:: over && !flush_mutex -> migrc_flush_all()
 #else
-		:: queued >= CAP -> migrc_flush_all()
+		:: over -> migrc_flush_all()
+#endif
+#ifndef MUT_LATE
+		:: late -> REACHED(R_LATE, true); migrc_release_flushed()
 #endif
 		:: else
 		fi;
+		over = false;
+		late = false;
 #if defined(MUT_ARM_QUEUE)
 		any = held;
 #elif !defined(MUT_ARM_FIRST)
@@ -160,3 +191,54 @@ end:
 	od
 }
 #endif
+
+/* __migrc_flush_along(), of a flush that goes to all CPUs that matter */
+active proctype along()
+{
+	byte nr, detached;
+
+	do
+	:: nr < ALONGS ->
+		nr++;
+		if
+		:: atomic { !flush_mutex -> flush_mutex = true };
+			atomic {	/* under migrc_lock */
+				if
+				:: marked && !flushed ->
+					marked = 2;
+					/* migrc_nr_flushed; the list follows before the mutex is free */
+					flushed = queued;
+					queued = 0;
+					detached = 1
+				:: else
+				fi
+			};
+			if
+			:: detached && marked == 2 -> marked = 0	/* migrc_done */
+			:: else
+			fi;
+			if
+			:: detached -> work = true
+			:: else
+			fi;
+			detached = 0;
+			unlock(flush_mutex)
+		:: flush_mutex
+		fi
+	:: else -> break
+	od
+}
+
+/* migrc_release_fn() */
+active proctype worker()
+{
+	byte detached;
+	bool left;
+
+end:
+	do
+	:: work ->
+		work = false;
+		migrc_release_flushed()
+	od
+}

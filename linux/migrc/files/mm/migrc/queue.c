@@ -239,7 +239,7 @@ static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_un
 	spin_lock(&migrc_lock);
 	seq = migrc_seq;
 	if (owed) {
-		/* What is flushed already is freed first, or there could be ever more of it. */
+		/* One lot at a time waits for the worker. */
 		if (seq == migrc_done || !list_empty(&migrc_flushed) ||
 		    (!cpumask_subset(&migrc_cpus.cpumask, &owed->cpumask) &&
 		     !migrc_fault(ALONG)))
