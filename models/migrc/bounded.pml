@@ -36,7 +36,7 @@
 #define CAP 2
 #define MAX (CAP - 1 + 2 * PAGES)
 #define HELD (2 * (CAP - 1 + PAGES))
-#define ALONGS 2
+#define ALONGS 1
 
 hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED, R_LEFT, R_LATE, R_TAKEN, R_HELD;
 

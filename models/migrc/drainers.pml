@@ -6,7 +6,8 @@
  * disables the LRU caches, drains (lru_cache_disable(), __lru_add_drain_all()), moves page 1
  * himself, and tries again until the block is free.  An allocation that finds nothing drains
  * before it gives up.  There is no drain by age here, which may be a minute away; a drain at
- * the cap may be under way at any time.
+ * the cap may be under way at any time, or a flush of others that serves as one, and leaves
+ * what was queued to a worker, who comes late.
  *
  * I9 what was queued when a drain was asked for is free when it returns, what offlining
  *    moves is free at once, and no allocation fails because of the queue; with -DLIVE:
@@ -17,6 +18,7 @@
  *	MUT_PRESSURE	I9	no drain before an allocation fails
  *	MUT_REASON	I9	offlining defers the flushes of its own migrations
  *	MUT_DETACHED	I9	what a drain under way has detached is not counted any more
+ *	MUT_FLUSHED	I9	a drain leaves to the worker what is flushed already
  *	MUT_ONCE	cycle	a migration in flight does not look again whether the LRU caches
  *				are disabled: its source is queued when the drain is over
  *	MUT_LOOK_FIRST	cycle	it looks again before its source is queued
@@ -27,8 +29,16 @@
 #define IN_FLIGHT 1
 #define QUEUED 2
 #define DETACHED 3
-#define FREE 4
-#define HELD(p) (page[p] == QUEUED || page[p] == DETACHED)
+#define FLUSHED 4
+#define FREE 5
+#define HELD(p) (page[p] >= QUEUED && page[p] <= FLUSHED)
+
+/* What a drain takes */
+#ifdef MUT_FLUSHED
+#define TAKEN(p) (page[p] == QUEUED)
+#else
+#define TAKEN(p) (page[p] == QUEUED || page[p] == FLUSHED)
+#endif
 
 #ifdef MUT_DETACHED
 #define NONE_HELD (page[0] != QUEUED && page[1] != QUEUED)
@@ -36,7 +46,7 @@
 #define NONE_HELD (!HELD(0) && !HELD(1))	/* migrc_nr_all == 0 */
 #endif
 
-hidden byte R_WAITED, R_LATE, R_ALLOCATED, R_BEGUN, R_FAILED;
+hidden byte R_WAITED, R_LATE, R_ALLOCATED, R_BEGUN, R_FAILED, R_WORKER;
 
 byte page[2];			/* of the block: state */
 bool flush_mutex, cache_disabled, offline;
@@ -50,16 +60,22 @@ inline migrc_flush_all()
 	lock(flush_mutex);
 	d_step {			/* under migrc_lock */
 		if
-		:: page[0] == QUEUED -> page[0] = DETACHED
+		:: TAKEN(0) -> page[0] = DETACHED
 		:: else
 		fi;
 		if
-		:: page[1] == QUEUED -> page[1] = DETACHED
+		:: TAKEN(1) -> page[1] = DETACHED
 		:: else
 		fi
 	};
 	skip;				/* arch_tlbbatch_flush() */
-	d_step {			/* migrc_release() */
+	migrc_release();
+	unlock(flush_mutex)
+}
+
+inline migrc_release()
+{
+	d_step {
 		if
 		:: page[0] == DETACHED -> page[0] = FREE
 		:: else
@@ -68,8 +84,7 @@ inline migrc_flush_all()
 		:: page[1] == DETACHED -> page[1] = FREE
 		:: else
 		fi
-	};
-	unlock(flush_mutex)
+	}
 }
 
 inline migrc_drain()
@@ -112,6 +127,38 @@ active proctype cap()
 	migrc_flush_all()
 }
 
+/* __migrc_flush_along(), of a flush that goes to all CPUs that matter; only page 0 is deferred */
+active proctype along()
+{
+	bool some;
+
+	if
+	:: atomic { !flush_mutex -> flush_mutex = true };
+		d_step {		/* under migrc_lock */
+			some = page[0] == QUEUED;
+			page[0] = (some -> DETACHED : page[0])
+		};
+		skip;			/* arch_tlbbatch_flush() */
+		page[0] = (some -> FLUSHED : page[0]);
+		some = false;
+		unlock(flush_mutex)
+	:: flush_mutex
+	fi;
+
+	/* migrc_release_fn() */
+	if
+	:: true				/* not before the others have ended */
+	:: atomic {
+		page[0] == FLUSHED && !flush_mutex ->
+		REACHED(R_WORKER, true);
+		flush_mutex = true;
+		page[0] = DETACHED
+	};
+		migrc_release();
+		unlock(flush_mutex)
+	fi
+}
+
 /*
  * offline_pages(); alloc_contig_range(), which has isolated the block by then, and gives up
  * if it is not free after one round
@@ -122,7 +169,7 @@ active proctype isolate()
 
 	cache_disabled = true;
 	/* __lru_add_drain_all() */
-	atomic { queued = HELD(0); REACHED(R_WAITED, page[0] == DETACHED) };
+	atomic { queued = HELD(0); REACHED(R_WAITED, page[0] == DETACHED || page[0] == FLUSHED) };
 #ifndef MUT_ISOLATE
 	migrc_drain();
 #endif
