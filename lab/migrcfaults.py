@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import build, cache, guest, kept, ktap, selftests, topology
+from lab import build, cache, guest, kept, ktap, scenario, selftests, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.selftests import Program
@@ -455,9 +455,11 @@ def run(
         rows.append(row)
         print(f"[migrc-faults] {_words(rows[-1])}", flush=True)
     facts = {
-        "schema": 2,
+        "schema": 3,
         "command": f"python -m lab migrc-faults --seeds {seeds}",
-        "kernel": kernels["torture"].describe(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "host": scenario.host_info(),
+        "kernels": {name: kernel.describe() for name, kernel in kernels.items()},
         "timeout_s": TIMEOUT_S,
         "seconds": round(time.monotonic() - start),
         "resumed": done.resumed,

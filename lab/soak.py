@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from lab import build, cache, guest, kept, topology
+from lab import build, cache, guest, kept, scenario, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.topology import Topology
@@ -220,8 +220,10 @@ def soak(
             rows.append(done.get(parts, one, worth=lambda row: row["result"] == "ok"))
             print(f"{title}: {rows[-1]['result']}", flush=True)
     facts = {
-        "schema": 2,
+        "schema": 3,
         "command": f"make soak SECONDS={seconds}",
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "host": scenario.host_info(),
         "kernel": kernel.describe(),
         "seconds_each": seconds,
         "resumed": done.resumed,
