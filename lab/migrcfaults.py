@@ -135,6 +135,7 @@ CATCHES = (
     Catch("wp", "reuse_test", "reuse.restore.drain", STALE),
     Catch("wp", "reuse_test", "shared.copied", STALE),
     Catch("wp", "gup_test", "direct.read", STALE),
+    Catch("wp", "gup_test", "direct.write", STALE),
     Catch("wp", "chain_test", "chain.write", STALE),
     Catch("wp", "merge_test", "merge.split", STALE),
     Catch("wp", "demote_test", "demote.write", STALE, LONG),

@@ -985,7 +985,18 @@ def test_cheapest_limits() -> None:
     assert point and (point["max_pages"], point["max_age_ms"]) == (32, 10)
     # Four percent are noise.
     assert migrc_curve.cheapest(migrc_curve.points(curve_row({(32, 10): 960}))) is None
-    assert "no pair of limits" in migrc_curve.verdict([curve_row({(32, 10): 1200})])[0]
+    assert "no pair of limits" in migrc_curve.verdict([curve_row({(32, 10): 1200})])[-1]
+
+
+def test_defaults_leave_hardly_more_than_the_best_of_all_sizes() -> None:
+    small = {(32, 10): 600, (128, 10): 130, (512, 10): 60, (1024, 10): 50}
+    large = {(32, 10): 600, (128, 10): 50, (512, 10): 60, (1024, 10): 54}
+    rows = [curve_row(small), curve_row(large)]
+    assert [round(n) for n in migrc_curve.means(rows).values()] == [60, 9, 6, 5]
+    assert migrc_curve.defaults(rows) == (512, 10)
+    assert "512 pages and 10 ms (6.00 for 1,000 pages" in migrc_curve.verdict(rows)[0]
+    # A pair that one of them lacks says nothing of all.
+    assert (1024, 10) not in migrc_curve.means([curve_row(small), curve_row({(32, 10): 600})])
 
 
 def test_what_makes_a_curve_worthless() -> None:

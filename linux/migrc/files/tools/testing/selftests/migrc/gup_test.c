@@ -200,6 +200,31 @@ TEST_F_TIMEOUT(direct, read, scene_timeout())
 	EXPECT_TRUE(!crew_clean(scene->crew) || spot_intact(spot, self->area));
 }
 
+TEST_F_TIMEOUT(direct, write, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	struct spot *spot = crew_spot(scene->crew, 0);
+	bool same = true;
+
+	while (scene_goes_on(scene)) {
+		ASSERT_TRUE(make_read_only(self->area, PAGE, BY_FORK));
+		scene_own(scene);
+		crew_settle(scene->crew);
+		ASSERT_TRUE(move_page(self->area, other_node(node_of(self->area))));
+		/* Readers have the source still, and the file gets its copy. */
+		ASSERT_EQ((ssize_t)PAGE, pwrite(self->loop.fd, self->area, PAGE, 0));
+		crew_settle(scene->crew);
+		ASSERT_EQ((ssize_t)PAGE, pread(self->loop.fd, self->next, PAGE, 0));
+		same &= !memcmp(self->next, self->area, PAGE);
+		spot_write(spot);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(same);
+	EXPECT_TRUE(scene_clean(scene));
+	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(!crew_clean(scene->crew) || spot_intact(spot, self->area));
+}
+
 FIXTURE(file)
 {
 	struct scene scene;
