@@ -101,9 +101,12 @@ def command_line(
     append: str = "",
     single_thread_tcg: bool = False,
     icount: bool = False,
+    disk: Path | None = None,
 ) -> list[str]:
-    """The vng command that boots ``kernel`` and runs ``script``."""
+    """The vng command that boots ``kernel`` and runs ``script``; ``disk`` is /dev/vda."""
     qemu = topology.qemu_args()
+    if disk:
+        qemu += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"]
     if icount:
         qemu += ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
     elif single_thread_tcg:
@@ -146,13 +149,15 @@ def run(
     append: str = "",
     single_thread_tcg: bool = False,
     icount: bool = False,
+    disk_mb: int = 0,
     on_line: Callable[[str], None] | None = None,
     check_warnings: bool = True,
 ) -> GuestResult:
     """Boot, run ``command`` as root, return its exit code and the console.
 
     The command's own output goes to out_dir/output.log and, line by line, to
-    ``on_line``; the kernel's log is kept in out_dir/console.log.
+    ``on_line``; the kernel's log is kept in out_dir/console.log.  With ``disk_mb`` there
+    is an empty disk, /dev/vda.
     """
     if not kernel.exists():
         raise LabError(f"kernel image {kernel} does not exist", "run `make kernels`")
@@ -171,6 +176,10 @@ def run(
         f"echo $? > {shlex.quote(str(code_file))}\n",
         encoding="utf-8",
     )
+    disk = out_dir / "disk" if disk_mb else None
+    if disk:
+        with disk.open("wb") as empty:
+            empty.truncate(disk_mb << 20)
     argv = command_line(
         kernel,
         topology,
@@ -180,6 +189,7 @@ def run(
         append=append,
         single_thread_tcg=single_thread_tcg,
         icount=icount,
+        disk=disk,
     )
     start = time.monotonic()
     crowded = topology.vcpus > CROWD * (os.cpu_count() or 1)
@@ -192,6 +202,8 @@ def run(
         (out_dir / "console-lost.log").write_text(console_text, encoding="utf-8")
         print(f"{lost}; booting again", file=sys.stderr)
     seconds = time.monotonic() - start
+    if disk:
+        disk.unlink()
     output_text = output_file.read_text(encoding="utf-8", errors="replace")
     (out_dir / "console.log").write_text(console_text, encoding="utf-8")
     _judge(console_text, output_text, code_file, timed_out, timeout_s, check_warnings)

@@ -84,6 +84,7 @@ class Machine:
     sizes: dict[str, int] = field(default_factory=dict)
     system_cpus: list[int] = field(default_factory=list)
     append: str = ""
+    disk_mb: int = 0  # of /dev/vda, which is empty
 
     def load(self) -> topology.Topology:
         return topology.load(self.name, **self.sizes)
@@ -665,6 +666,7 @@ def run_contender(
         plugins=_plugins(scenario, kernel, out, cache),
         append=scenario.topology.append,
         icount=scenario.measure.icount,
+        disk_mb=scenario.topology.disk_mb,
         on_line=live.on_line,
     )
     data = agent_results(out, result.exit_code, f"scenario {scenario.name}, {contender.name}")

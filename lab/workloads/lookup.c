@@ -12,7 +12,7 @@
  *
  * The tables are private anonymous memory, which the program fills by plain stores from
  * --threads threads, and which no system call but mmap() has touched: no policy, mprotect(),
- * fork() or madvise().  Whether they are huge pages is for
+ * fork() or madvise() (unless --read-only asks for it).  Whether they are huge pages is for
  * /sys/kernel/mm/transparent_hugepage/enabled to say; --pages states what is expected, and
  * anything else is an error.
  *
@@ -23,6 +23,9 @@
  *
  * With --write-pct so many of the lookups store what they have read, back to where it is.
  * That changes no value, but makes the page writable.
+ *
+ * With --read-only 1 they are write-protected by mprotect() once they are filled.  What is read
+ * from swap is then mapped read-only; else the kernel maps what is one process's writable.
  *
  * The sum of all results ("hash") depends on --size-mb, --nuclides, --seed and --ops only,
  * not on the number of threads (but with a window).  SIGTERM ends the work early.  After STOP
@@ -40,7 +43,8 @@
 enum { BATCH = 64, AGAIN = 256 };
 
 static struct {
-	uint64_t size_mb, nuclides, threads, ops, write_pct, sweeps, sweep_ops, window_pct, seed;
+	uint64_t size_mb, nuclides, threads, ops, write_pct, sweeps, sweep_ops, window_pct, seed,
+		 read_only;
 	double seconds;
 	const char *pages;
 } cfg = {
@@ -54,6 +58,7 @@ static const struct opt opts[] = {
 	{ "ops", OPT_U64, &cfg.ops, "lookups of all threads (0: use --seconds)" },
 	{ "seconds", OPT_F64, &cfg.seconds, "run time" },
 	{ "write-pct", OPT_U64, &cfg.write_pct, "lookups that store what they read, in percent" },
+	{ "read-only", OPT_U64, &cfg.read_only, "1: write-protect the tables" },
 	{ "sweeps", OPT_U64, &cfg.sweeps, "times that the window moves over all energies" },
 	{ "sweep-ops", OPT_U64, &cfg.sweep_ops, "lookups of all threads in each such time" },
 	{ "window-pct", OPT_U64, &cfg.window_pct, "energies that are in it, in percent" },
@@ -428,6 +433,8 @@ int main(int argc, char **argv)
 		die("--threads must be 1..64");
 	if (cfg.write_pct > 100)
 		die("--write-pct must be 0..100");
+	if (cfg.read_only > 1 || (cfg.read_only && cfg.write_pct))
+		die("--read-only must be 0 or 1, and 0 with --write-pct");
 	if (cfg.sweeps && (cfg.ops / cfg.threads < cfg.sweeps || cfg.sweep_ops))
 		die("--sweeps needs --ops, more than that for each thread, and no --sweep-ops");
 	if (cfg.sweep_ops && cfg.sweep_ops < cfg.threads)
@@ -438,6 +445,8 @@ int main(int argc, char **argv)
 		die("--pages must be 4k or thp");
 	grid.nuclides = cfg.nuclides;
 	build();
+	if (cfg.read_only && mprotect(grid.base, grid.bytes, PROT_READ))
+		die("mprotect: %s", strerror(errno));
 	choose_materials();
 	npages = grid.bytes / PAGE_SZ;
 	huge_before = expect_pages();
