@@ -46,7 +46,7 @@ QUICK = {
     "along-life.along",
     "release-life.keep",
     "late-reuse.uffd.write",
-    "unmasked-life.drain",
+    "mixed-life.mixed",
     "reason-reason.syscall",
     "off-switching.off",
     "cap-limit.cap",
@@ -63,6 +63,8 @@ QUICK = {
     "isolate-switched.again",
 }
 SET_BY_CATCHES = {switch for catch in CATCHES for switch in catch.switches}
+# Of PROGRAMS, what the debug kernel gets through in a minute
+QUICK_ON_DEBUG = ("interface_test", "gup_test", "race_test")
 # Everything else has to run.
 MAY_SKIP = {
     "torture": {
@@ -101,10 +103,12 @@ def _guests(
     return cases
 
 
-def _run(kernel: KernelImage, out_dir: Path, seconds: int) -> dict[str, list[Case]]:
+def _run(
+    kernel: KernelImage, out_dir: Path, seconds: int, names: tuple[str, ...] = PROGRAMS
+) -> dict[str, list[Case]]:
     wanted = tuple(
         Program(name, timeout_s=300 + 60 * seconds, before=f"export MIGRC_SECONDS={seconds}")
-        for name in PROGRAMS
+        for name in names
         if name not in NOT_ON[kernel.flavour]
     )
     return _guests(kernel, wanted, out_dir, migrcfaults.only(None))
@@ -116,6 +120,13 @@ def test_migrc_selftests(
     cases = _run(torture_kernel, out_dir, 1)
     assert sum(case.outcome == "pass" for found in cases.values() for case in found) > 50
     report(subtests, cases, MAY_SKIP["torture"])
+
+
+def test_some_migrc_selftests_on_the_debug_kernel(
+    debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """All of them, for longer: below."""
+    report(subtests, _run(debug_kernel, out_dir, 1, QUICK_ON_DEBUG), MAY_SKIP["debug"])
 
 
 @pytest.mark.long
@@ -166,7 +177,6 @@ def test_more_broken_on_purpose_is_noticed(
     ("flavour", "switch", "program", "test", "says"),
     [
         ("debug", "wp", "reuse_test", "reuse.uffd.write", "PTE made writable before"),
-        ("debug", "wp", "reuse_test", "reuse.fork.write", "PTE made writable before"),
         ("debug", "swap", "swap_test", "swap.install", "PTE made writable before"),
         ("debug", "write", "write_test", "writable.plain.write", "PTE made writable before"),
         # That one does not look at PTEs, so that it is the checksum that tells.
