@@ -315,9 +315,10 @@ TEST_F_TIMEOUT(reason, syscall, scene_timeout())
 }
 
 /* Readers look at another area than the fixture's; nothing of it is deferred yet. */
-static bool show_another(struct scene *scene, char *area)
+static bool show_another(struct scene *scene, char *area, size_t len)
 {
-	if (!area || !make_read_only(area, LEN, BY_UFFD))
+	spot_hide(scene->crew, 0);
+	if (!area || !make_read_only(area, len, BY_UFFD))
 		return false;
 	spot_show(scene->crew, 0, area);
 	crew_settle(scene->crew);
@@ -326,21 +327,19 @@ static bool show_another(struct scene *scene, char *area)
 	return true;
 }
 
-/* Compaction moves pages from low frames to holes among high ones. */
+/* Of so many huge pages every other small page: compaction fills holes of some with others. */
+#define TO_COMPACT	(8 * HUGE)
+
 TEST_F_TIMEOUT(reason, compaction, scene_timeout())
 {
-	char *other = map_area(LEN), *high = other;
+	char *area = map_area(TO_COMPACT);
 	long before;
 	size_t i;
 
-	ASSERT_TRUE(other && place(other, LEN, slow));
-	if (pfn_of(other) < pfn_of(self->area)) {
-		high = self->area;
-		spot_hide(self->scene.crew, 0);
-		ASSERT_TRUE(show_another(&self->scene, other));
-	}
-	for (i = PAGE; i < LEN; i += 2 * PAGE)
-		madvise(high + i, PAGE, MADV_DONTNEED);
+	ASSERT_TRUE(area && place(area, TO_COMPACT, slow));
+	ASSERT_TRUE(show_another(&self->scene, area, TO_COMPACT));
+	for (i = PAGE; i < TO_COMPACT; i += 2 * PAGE)
+		madvise(area + i, PAGE, MADV_DONTNEED);
 	before = counter("pgmigrate_success");
 	if (write_file("/proc/sys/vm/compact_memory", "1"))
 		SKIP(return, "no CONFIG_COMPACTION");
@@ -371,7 +370,7 @@ TEST_F_TIMEOUT(reason, offline, scene_timeout())
 	if (block < 0)
 		SKIP(return, "no memory block of the slow node can go offline");
 	self->area = area_in(block);
-	ASSERT_TRUE(show_another(&self->scene, self->area));
+	ASSERT_TRUE(show_another(&self->scene, self->area, LEN));
 	EXPECT_TRUE(went_offline(block, offline(block)));
 	EXPECT_TRUE(not_deferred(&self->scene));
 }
