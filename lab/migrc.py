@@ -257,7 +257,7 @@ echo 0 > /proc/sys/vm/page-cluster
 DISK_MB = 512
 # Less than the tables and what the kernel needs
 SHORT_MB = {"fast_mb": 128, "slow_mb": 128}
-SHORT_KEYS = ("--size-mb", "224", "--ops", "500000", "--read-only", "1")
+SHORT_KEYS = ("--size-mb", "224", "--ops", "2000000", "--read-only", "1")
 PRESSURE, HINTED = "pressure", "hint faults"
 HINTED_WRITES = 20  # percent of the lookups
 SAVE_KEYS = ("--keys", "49152", "--size", "1024")
