@@ -210,8 +210,9 @@ def test_the_kernel_itself_notices(
     assert warnings
     lines = result.console.splitlines()
     first = lines.index(warnings[0])
-    said = "\n".join(lines[max(0, first - 2) : first + 3])
-    assert re.search(rf"migrc: ({says})", said)
+    # Where the debug kernel has two checks for one fault, either may be the first to tell.
+    assert "migrc: " in "\n".join(lines[max(0, first - 2) : first + 3])
+    assert f"migrc: {says}" in result.console
 
 
 def test_a_failure_for_another_reason_does_not_count() -> None:
