@@ -75,6 +75,11 @@ inline migrc_flush_all()
 inline migrc_release()
 {
 	atomic { held = held - detached; detached = 0 };
+	migrc_restart_age()
+}
+
+inline migrc_restart_age()
+{
 #ifdef MUT_REARM_LOOK
 	left = marked || held;
 #endif
@@ -94,7 +99,10 @@ inline migrc_release_flushed()
 {
 	lock(flush_mutex);
 	atomic { detached = flushed; flushed = 0 };	/* under migrc_lock */
-	migrc_release();
+	if
+	:: detached -> migrc_release()
+	:: else
+	fi;
 	unlock(flush_mutex)
 }
 
@@ -196,6 +204,7 @@ end:
 active proctype along()
 {
 	byte nr, detached;
+	bool left;
 
 	do
 	:: nr < ALONGS ->
@@ -218,7 +227,8 @@ active proctype along()
 			:: else
 			fi;
 			if
-			:: detached -> work = true
+			:: detached && flushed -> work = true
+			:: detached && !flushed -> migrc_restart_age()
 			:: else
 			fi;
 			detached = 0;

@@ -184,6 +184,16 @@ void migrc_limits_changed(void)
 	mod_delayed_work(system_unbound_wq, &migrc_age_work, 0);
 }
 
+/*
+ * The age counts from the next batch.  One that has armed in vain, as the timer was running,
+ * has deferred before: that is looked at after the timer was stopped.
+ */
+static void migrc_restart_age(void)
+{
+	cancel_delayed_work(&migrc_age_work);
+	migrc_arm();
+}
+
 static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 {
 	struct folio *src, *next;
@@ -200,9 +210,11 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 	}
 	/*
 	 * So far they are on the free lists of this CPU, which do not count as free.  Allocations
-	 * would fail, and find nothing here to wait for.
+	 * would fail, and find nothing here to wait for.  Who isolates page frames empties these
+	 * lists himself, if it matters to him; for a few pages it is not worth it, as
+	 * migrate_pages(2) comes here with each call.
 	 */
-	if (!migrc_fault(SPILL))
+	if ((nr > SWAP_CLUSTER_MAX || reason != MIGRC_DRAIN_ISOLATE) && !migrc_fault(SPILL))
 		drain_local_pages(NULL);
 	migrate_enable();
 	spin_lock(&migrc_lock);
@@ -210,13 +222,7 @@ static void migrc_release(struct list_head *sources, enum migrc_reason reason)
 	spin_unlock(&migrc_lock);
 	count_migrc(drained[reason], nr);
 	trace_migrc_drain(reason, nr);
-
-	/*
-	 * The age counts from the next batch.  One that has armed in vain, as the timer was
-	 * running, has deferred before: that is looked at after the timer was stopped.
-	 */
-	cancel_delayed_work(&migrc_age_work);
-	migrc_arm();
+	migrc_restart_age();
 }
 
 /* Under migrc_lock: what is flushed already is about to be freed */
@@ -270,13 +276,15 @@ static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_un
 		 */
 		smp_store_release(&migrc_done, seq);
 	}
-	if (owed) {
+	if (!owed) {
+		migrc_release(&sources, reason);
+	} else if (list_empty(&sources)) {
+		migrc_restart_age();
+	} else {
 		spin_lock(&migrc_lock);
 		list_splice(&sources, &migrc_flushed);
 		spin_unlock(&migrc_lock);
 		queue_work(system_unbound_wq, &migrc_release_work);
-	} else {
-		migrc_release(&sources, reason);
 	}
 	return true;
 nothing:
@@ -293,7 +301,9 @@ static void migrc_release_flushed(void)
 	spin_lock(&migrc_lock);
 	migrc_take_flushed(&sources);
 	spin_unlock(&migrc_lock);
-	migrc_release(&sources, MIGRC_DRAIN_ALONG);
+	/* Somebody else may have been faster. */
+	if (!list_empty(&sources))
+		migrc_release(&sources, MIGRC_DRAIN_ALONG);
 	mutex_unlock(&migrc_flush_mutex);
 }
 
@@ -349,7 +359,10 @@ bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)
  */
 bool __migrc_drain(enum migrc_reason reason)
 {
-	/* Not 0 until they count as free, so this waits for a drain that is under way. */
+	/*
+	 * Not 0 until they count as free (or some of them wait on a CPU's free lists, see
+	 * migrc_release()), so this waits for a drain that is under way.
+	 */
 	if (!READ_ONCE(migrc_nr_all) || migrc_fault_drain(reason))
 		return false;
 	/* kswapd need not: it has other things to do, and will look again. */
