@@ -79,6 +79,7 @@ TURNOVER_SWEEPS = 3
 PLUGINS = ("insn", "tlb")
 
 ROUNDS = 3
+PRESSURE_TIMES = 2  # as many rounds of the job that is swapped, which differ by some 10 %
 BASE = "numab2"  # what savings refer to
 
 Row = dict[str, Any]
@@ -310,20 +311,23 @@ def bgsave_spec() -> Scenario:
 
 
 def cost_runs(rounds: int = ROUNDS) -> list[Run]:
-    """Each round begins with another contender."""
     runs = []
     for group, (spec, contenders) in cost_groups().items():
-        # Those take minutes.
-        for number in range(1 if group in RESTORE_GROUPS else rounds):
-            first = number % len(contenders)
-            for contender in contenders[first:] + contenders[:first]:
-                runs.append(Run(group, spec, contender, number + 1))
+        runs += _in_turn(group, spec, contenders, rounds)
     save, swap = bgsave_spec(), SWAP.format(limit_mb=SAVE_LIMIT_MB)
-    for number in range(rounds):
-        first = number % len(save.contender)
-        for one in save.contender[first:] + save.contender[:first]:
-            runs.append(Run("bgsave", save, one, number + 1, prepare=swap))
-    return runs + pressure_runs(rounds) + balanced_runs(rounds)
+    runs += _in_turn("bgsave", save, save.contender, rounds, prepare=swap)
+    return runs + pressure_runs(rounds * PRESSURE_TIMES) + balanced_runs(rounds)
+
+
+def _in_turn(
+    group: str, spec: Scenario, contenders: Sequence[Contender], rounds: int, prepare: str = ""
+) -> list[Run]:
+    """Each round begins with another contender."""
+    return [
+        Run(group, spec, contenders[(first + turn) % len(contenders)], first + 1, prepare=prepare)
+        for first in range(rounds)
+        for turn in range(len(contenders))
+    ]
 
 
 def balanced_runs(rounds: int) -> list[Run]:
@@ -338,11 +342,7 @@ def balanced_runs(rounds: int) -> list[Run]:
         _contender(name, "numab2", "tiershift", SMALL, BUSY, switch)
         for name, switch in (("off", OFF), ("on", ON), ("off-again", OFF))
     ]
-    return [
-        Run(HINTED, writing, one, number)
-        for number in range(1, rounds + 1)
-        for one in three[number - 1 :] + three[: number - 1]
-    ]
+    return _in_turn(HINTED, writing, three, rounds)
 
 
 def pressure_runs(rounds: int) -> list[Run]:
@@ -361,11 +361,7 @@ def pressure_runs(rounds: int) -> list[Run]:
         replace(_contender(name, "none", "tiershift", SMALL, EARLY, switch), demotion=True)
         for name, switch in (("off", OFF), ("on", ON), ("off-again", OFF))
     ]
-    return [
-        Run(PRESSURE, short, one, number, prepare=DISK)
-        for number in range(1, rounds + 1)
-        for one in three[number - 1 :] + three[: number - 1]
-    ]
+    return _in_turn(PRESSURE, short, three, rounds, prepare=DISK)
 
 
 # --- one run -------------------------------------------------------------------
