@@ -45,8 +45,9 @@ WARNING = re.compile(
 # Lines that match WARNING and are no fault of the kernel.
 HARMLESS = re.compile(
     r"virtme-ng-init: |Speculative Return Stack Overflow|Spectre|RETBleed|MDS CPU bug|TAA"
-    # what offlining of memory says of a page that it cannot move
-    r"|page dumped because: (?:unmovable page|migration failure)"
+    # what offlining of memory says of a page that it cannot move, or not yet: of one that
+    # somebody else is about to migrate it says that isolation failed
+    r"|page dumped because: (?:unmovable page|migration failure|isolation failed)"
 )
 
 
@@ -337,7 +338,9 @@ def _judge(
         lines = console.splitlines()
         first = lines.index(bad[0])
         quote = "\n".join("    " + line for line in lines[max(0, first - 2) : first + 25])
-        raise LabError(f"the guest's kernel complained:\n{quote}", f"the whole log is {log}")
+        raise LabError(
+            f"the guest's kernel complained: {bad[0].strip()}\n{quote}", f"the whole log is {log}"
+        )
     if timed_out:
         raise LabError(
             f"the guest did not end within {timeout_s} s and was killed; its last lines:\n"

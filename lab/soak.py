@@ -91,13 +91,15 @@ FAULTS = """
 [ -d /sys/kernel/debug/failslab ] || mount -t debugfs none /sys/kernel/debug
 for kind in failslab fail_page_alloc; do
 	cd /sys/kernel/debug/$kind
-	echo 20 > probability
-	echo -1 > times
 	echo 0 > verbose
 	echo 1 > task-filter
+	echo -1 > times
 	echo 0 > ignore-gfp-wait
 done
 echo 0 > /sys/kernel/debug/fail_page_alloc/min-order
+# Last, or it is this shell whose allocations fail
+echo 20 > /sys/kernel/debug/failslab/probability
+echo 20 > /sys/kernel/debug/fail_page_alloc/probability
 cd /sys/kernel/mm/kmmscand
 rm -f /tmp/beside
 ( while sleep 1; do
@@ -154,8 +156,7 @@ class Torture:
     args: str
     may_fail: bool = False  # for reasons of its own; the kernel's silence still counts
     beside: str = ""  # writes a line to /tmp/beside each time that it does something
-    # So many times as long as the others, as it takes longer to get going
-    longer: int = field(default=1, repr=False)
+    longer: int = field(default=1, repr=False)  # 2: for twice the time, to get going
 
 
 TORTURES = (
@@ -165,9 +166,9 @@ TORTURES = (
     # As root it poisons its own memory (MADV_HWPOISON) and takes the SIGBUS for failure.
     Torture("madvise", "--madvise 2 --vm 1 --vm-bytes 64M", may_fail=True),
     Torture("userfaultfd", "--userfaultfd 2 --vm 1 --vm-bytes 64M"),
-    Torture("fork", "--fork 2 --vm 2 --vm-bytes 64M"),
+    Torture("fork", "--fork 2 --vm 2 --vm-bytes 64M", longer=2),
     # stress-ng divides the bytes among the workers: more than the fast node holds
-    Torture("pressure", "--vm 3 --vm-bytes 600M --vm-keep"),
+    Torture("pressure", "--vm 3 --vm-bytes 600M --vm-keep", longer=2),
     # No more than fits: this is about allocations that fail, not about room.
     Torture("faults", "--vm 3 --vm-bytes 80M --vm-keep", beside=FAULTS, longer=2),
     # The workers of memthrash are threads of one process.
@@ -275,6 +276,7 @@ def _one(kernel: KernelImage, torture: Torture, name: str, seconds: int) -> dict
 
 def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
     """The result as a page."""
+    longer = ", ".join(f"`{one.name}`" for one in TORTURES if one.longer == 2)
     lines = [
         "<!-- SPDX-License-Identifier: GPL-2.0 -->",
         "# Soak",
@@ -286,10 +288,10 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         "Good means: no kernel warning, stress-ng succeeded, which checks what it has written",
         "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",
         "of MIGRC but that switching it did no harm.  Besides, in `faults` every fifth allocation",
-        "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to), for",
-        "twice the time, in `files` somebody reads a file by read(2) and compares it (so often),",
-        "page_cache on,",
+        "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to),",
+        "in `files` somebody reads a file by read(2) and compares it (so often), page_cache on,",
         "and in `hotplug` blocks of the slow nodes go offline (so often they did) and come back.",
+        f"Twice as long as the others run {longer}.",
         "",
         "| torture | machine | stress-ng | pages promoted | deferred | besides | wall s | result |",
         "|---|---|---|---|---|---|---|---|",

@@ -67,6 +67,9 @@ def test_kernel_warning_fails_the_run(
 def test_what_user_space_says_is_no_kernel_warning() -> None:
     """virtme-ng's init reports missing programs as WARNING."""
     assert not guest.kernel_warnings('[    2.5] virtme-ng-init: WARNING: failed to run: "ip"')
+    # An offline of memory that met a page which somebody was about to migrate
+    assert not guest.kernel_warnings("[   58.3] page dumped because: isolation failed")
+    assert guest.kernel_warnings("[   58.3] page dumped because: nonzero mapcount")
     assert guest.kernel_warnings("[    2.5] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1 f+0x1/0x2")
 
 
