@@ -56,7 +56,9 @@ PAGE_KIB = 4
 RESERVE = """
 set -e
 node=/sys/devices/system/node/node0
-# What page cache gives up later would be room as well, enough for the whole job.
+# What is given up later would be room as well, enough for the whole job: page cache, and what
+# watermarks keep for huge pages.
+echo never > /sys/kernel/mm/transparent_hugepage/enabled
 sync
 echo 3 > /proc/sys/vm/drop_caches
 free=$(awk '$3 == "MemFree:" { print int($4 / 1024) }' $node/meminfo)
@@ -357,7 +359,7 @@ def verdict(rows: Sequence[Row]) -> list[str]:
             f"All sizes: the least pages, and then the least age, that leave at most "
             f"{NEAR - 1:.0%} more flushes than the best limits do are {pair[0]} pages and "
             f"{pair[1]} ms ({found[pair]:.2f} for 1,000 pages; best {found[best]:.2f}, with "
-            f"{best[0]} pages and {best[1]} ms).  From this the defaults are chosen"
+            f"{best[0]} pages and {best[1]} ms).  This is the rule for the defaults"
         )
     for row in rows:
         point = cheapest(points(row))
