@@ -45,10 +45,13 @@ WARNING = re.compile(
 # Lines that match WARNING and are no fault of the kernel.
 HARMLESS = re.compile(
     r"virtme-ng-init: |Speculative Return Stack Overflow|Spectre|RETBleed|MDS CPU bug|TAA"
-    # what offlining of memory says of a page that it cannot move, or not yet: of one that
-    # somebody else is about to migrate it says that isolation failed
-    r"|page dumped because: (?:unmovable page|migration failure|isolation failed)"
+    # what offlining of memory says of a page that it cannot move
+    r"|page dumped because: (?:unmovable page|migration failure)"
 )
+# It says the same of a page that somebody else is just migrating, and has locked; of one that
+# is not locked, a reference may have been lost.
+PAGE_FLAGS = re.compile(r"\bflags: 0x[0-9a-f]+\((.*)\)")
+NOT_ISOLATED = "page dumped because: isolation failed"
 
 
 # More vCPUs than so many for each CPU wait too long for each other
@@ -73,9 +76,16 @@ class GuestResult:
 
 def kernel_warnings(console: str) -> list[str]:
     """The console lines that say something is wrong with the kernel."""
-    return [
-        line for line in console.splitlines() if WARNING.search(line) and not HARMLESS.search(line)
-    ]
+    found: list[str] = []
+    flags: list[str] = []
+    for line in console.splitlines():
+        if page := PAGE_FLAGS.search(line):
+            flags = page[1].split("|")
+        if not WARNING.search(line) or HARMLESS.search(line):
+            continue
+        if NOT_ISOLATED not in line or "locked" not in flags:
+            found.append(line)
+    return found
 
 
 def _virtme() -> str:

@@ -67,10 +67,29 @@ def test_kernel_warning_fails_the_run(
 def test_what_user_space_says_is_no_kernel_warning() -> None:
     """virtme-ng's init reports missing programs as WARNING."""
     assert not guest.kernel_warnings('[    2.5] virtme-ng-init: WARNING: failed to run: "ip"')
-    # An offline of memory that met a page which somebody was about to migrate
-    assert not guest.kernel_warnings("[   58.3] page dumped because: isolation failed")
-    assert guest.kernel_warnings("[   58.3] page dumped because: nonzero mapcount")
     assert guest.kernel_warnings("[    2.5] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1 f+0x1/0x2")
+
+
+@pytest.mark.parametrize(
+    ("flags", "because", "bad"),
+    [
+        ("locked|node=1|zone=2|lastcpupid=0x3fff", "isolation failed", False),
+        ("node=1|zone=2|lastcpupid=0x3fff", "isolation failed", True),
+        ("uptodate|swapbacked|node=1|zone=2", "isolation failed", True),
+        ("node=1|zone=0|lastcpupid=0x3fff", "unmovable page", False),
+        ("locked|node=1|zone=2|lastcpupid=0x3fff", "nonzero mapcount", True),
+    ],
+)
+def test_offlining_may_meet_a_page_in_migration(flags: str, because: str, bad: bool) -> None:
+    """As the debug kernel printed it, of pages that another thread had locked."""
+    console = f"""\
+[   58.275637] failed to isolate pfn 50a72
+[   58.276833] page: refcount:2 mapcount:0 mapping:0000000000000000 index:0x190 pfn:0x50a72
+[   58.277692] flags: 0x6fffc0000000001({flags})
+[   58.278597] raw: 06fffc0000000001 ffffea0001429f08 ffff88800472fa40 0000000000000000
+[   58.281455] page dumped because: {because}
+"""
+    assert bool(guest.kernel_warnings(console)) == bad
 
 
 def test_only_a_race_of_the_emulator_is_booted_again() -> None:
