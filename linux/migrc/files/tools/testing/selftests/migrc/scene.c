@@ -128,6 +128,23 @@ bool scene_clean(struct scene *scene)
 	return false;
 }
 
+/* What MIGRC has done meanwhile, from which to see why it was not what was wanted */
+static void say_counters(const struct counters *before)
+{
+	char text[1024] = "";
+	size_t length = 0;
+	long by;
+	int i;
+
+	for (i = 0; i < before->nr; i++) {
+		by = counter_since(before, before->rows[i].name);
+		if (by && length < sizeof(text))
+			length += snprintf(text + length, sizeof(text) - length, " %s %ld",
+					   before->rows[i].name, by);
+	}
+	ksft_print_msg("risen since it began:%s\n", text);
+}
+
 bool scene_rose(struct scene *scene, const char *row, long least)
 {
 	long by = counter_since(&scene->before, row);
@@ -136,6 +153,7 @@ bool scene_rose(struct scene *scene, const char *row, long least)
 		return true;
 	ksft_print_msg("%s has risen by %ld in %lu rounds, not by %ld: nothing was tested\n",
 		       row, by, scene->rounds, least);
+	say_counters(&scene->before);
 	return false;
 }
 
@@ -145,6 +163,7 @@ bool scene_met(struct scene *scene)
 		return true;
 	ksft_print_msg("in %lu rounds it was not met %ld times more: nothing was tested\n",
 		       scene->rounds, scene->missing);
+	say_counters(&scene->before);
 	return false;
 }
 
