@@ -72,6 +72,9 @@ RATE = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps"
 VCPUS = (2, 4, 8, 16)
 FEW_VCPUS = 4
 RATES = (1, 2, 4)  # MiB per second; without a limit is among VCPUS
+# An age counts where few pages are migrated; the default is 1000.
+AGE_MS = 100
+AGED = {flushes.MIGRC + "max_age_ms": str(AGE_MS)}
 GROWTH_OPS = 2_000_000
 CPU_OPS = 1_200_000
 TURNOVER_OPS = 20_000_000  # kmmscand needs seconds for what the window has come to
@@ -134,10 +137,17 @@ def counting(spec: Scenario, *instruments: str) -> Scenario:
     return replace(spec, measure=replace(spec.measure, instruments=[*instruments]))
 
 
-def ab_runs() -> list[Run]:
-    """The scenario lookup, as it is."""
+def ab_runs(rounds: int = ROUNDS) -> list[Run]:
+    """The scenario lookup, as it is, in rounds.
+
+    How many pages move for the same lookups differs by a factor of ten between equal runs.
+    """
     spec = scenario.load("lookup")
-    return [Run("lookup", spec, contender) for contender in spec.contender]
+    runs = [Run("lookup", spec, contender) for contender in spec.contender]
+    again = [one for one in spec.contender if one.mode != "none"]
+    return runs + [
+        replace(run, round=run.round + 1) for run in _in_turn("lookup", spec, again, rounds - 1)
+    ]
 
 
 def cpu_runs() -> list[Run]:
@@ -164,6 +174,9 @@ def growth_runs() -> list[Run]:
             _contender("on", "numab2", "tiershift", SMALL, BUSY, limit, ON),
         ):
             runs.append(Run(group, small, contender))
+            if contender.name == "on" and limit == {RATE: str(RATES[0])}:
+                aged = replace(contender, name="on-aged", settings={**contender.settings, **AGED})
+                runs.append(Run(group, small, aged))
     return runs
 
 

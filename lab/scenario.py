@@ -843,16 +843,20 @@ def host_info() -> dict[str, Any]:
                 argv, capture_output=True, text=True, check=False, cwd=lab_cache.PROJECT
             )
         except OSError:
-            return "unknown"
-        return (done.stdout.splitlines() or ["unknown"])[0]
+            return unknown
+        return (done.stdout.splitlines() or [unknown])[0]
 
+    unknown = "unknown"
+    # What a measurement has just written does not make the next one's project another one.
+    status = ("git", "status", "--porcelain", "--", ".", ":!docs/results")
+    dirty = "" if first_line(*status) == unknown else "-dirty"
     model = next(
         (
             line.partition(":")[2].strip()
             for line in Path("/proc/cpuinfo").read_text().splitlines()
             if line.startswith("model name")
         ),
-        "unknown",
+        unknown,
     )
     return {
         "cpus": os.cpu_count(),
@@ -860,5 +864,5 @@ def host_info() -> dict[str, Any]:
         "arch": platform.machine(),
         "qemu": first_line("qemu-system-x86_64", "--version"),
         "accelerator": "TCG (emulation)",
-        "project": first_line("git", "describe", "--always", "--dirty"),
+        "project": first_line("git", "describe", "--always") + dirty,
     }

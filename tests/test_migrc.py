@@ -353,14 +353,22 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
             switch = run.contender.settings.get(flushes.SWITCH)
             assert (switch is not None) == (run.contender.kernel != "base")
             assert (switch == "1") == (
-                run.contender.name == "on"
+                run.contender.name in ("on", "on-aged")
                 or run.contender.name.endswith(("-migrc", "-readonly"))
                 or run.group in migrc.RESTORE_GROUPS
             )
-    assert [run.group for run in migrc.growth_runs()[::2]] == [
+    growth = migrc.growth_runs()
+    assert [run.group for run in growth if run.contender.name == "base"] == [
         *("2 CPUs", "4 CPUs", "8 CPUs", "16 CPUs", "1 MB/s", "2 MB/s", "4 MB/s"),
         "4 CPUs not placed",
     ]
+    assert [run.group for run in growth if run.contender.name == "on-aged"] == ["1 MB/s"]
+    ages = {run.contender.settings.get(f"{flushes.MIGRC}max_age_ms") for run in growth}
+    assert ages == {None, "100"}
+    # Each round begins with another contender.
+    rounds = [run.contender.name for run in migrc.ab_runs()]
+    assert len(rounds) == 8 + 7 + 7 and rounds.count("none") == 1
+    assert rounds[1] == rounds[8] == "numab2" != rounds[15]
     # virtme-ng takes no directory with a comma in its name, and QEMU's plugins do not either.
     assert not any("," in run.group + run.contender.name for run in migrc.growth_runs())
     placed = {run.group: run.spec.placement is not None for run in migrc.growth_runs()}
