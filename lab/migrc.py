@@ -74,7 +74,8 @@ FEW_VCPUS = 4
 RATES = (1, 2, 4)  # MiB per second; without a limit is among VCPUS
 # An age counts where few pages are migrated; the default is 1000.
 AGE_MS = 100
-AGED = {flushes.MIGRC + "max_age_ms": str(AGE_MS)}
+AGE = flushes.MIGRC + "max_age_ms"
+AGED, AGED_NAME = {AGE: str(AGE_MS)}, "on-aged"
 GROWTH_OPS = 2_000_000
 CPU_OPS = 1_200_000
 TURNOVER_OPS = 20_000_000  # kmmscand needs seconds for what the window has come to
@@ -175,7 +176,7 @@ def growth_runs() -> list[Run]:
         ):
             runs.append(Run(group, small, contender))
             if contender.name == "on" and limit == {RATE: str(RATES[0])}:
-                aged = replace(contender, name="on-aged", settings={**contender.settings, **AGED})
+                aged = replace(contender, name=AGED_NAME, settings={**contender.settings, **AGED})
                 runs.append(Run(group, small, aged))
     return runs
 
@@ -457,14 +458,38 @@ def per_page(row: Row) -> float | None:
     return row["insn"]["all_kernel"] / pages if pages and row["insn"] else None
 
 
+HALVES = ("whole", "half")  # of a run, by time: all of it, and the second half
+
+
 def savings(row: Row, base: Row) -> dict[str, float | None]:
     """How much less than the base: for each page, and in all, which is of the same work."""
     found = {}
-    for part in ("whole", "half"):
+    for part in HALVES:
         for key in ("flushes_per_1000", "received_per_1000", "flushes", "received"):
             values = [(one[part] or {}).get(key) for one in (row, base)]
             found[f"{part} {key}"] = flushes.less(*values)
     return found
+
+
+def _first(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["round"] == 1]
+
+
+def pooled(rows: Sequence[Row], contender: str) -> Row | None:
+    """All rounds of a contender as one run; of the second halves only what is told of them."""
+    own = [row for row in rows if row["contender"] == contender]
+    if len(own) < 2:
+        return own[0] if own else None
+    counters = _sum(own, contender)
+    half = None
+    if all(row["half"] for row in own):
+        half = {
+            key: sum(row["half"][key] for row in own) for key in ("migrated", "flushes", "received")
+        }
+        for key in ("flushes", "received"):
+            pages = half["migrated"]
+            half[f"{key}_per_1000"] = 1000 * half[key] / pages if pages else None
+    return {**own[0], "counters": counters, "whole": flushes.of(counters), "half": half}
 
 
 def check_same_work(rows: Sequence[Row]) -> list[str]:
@@ -501,45 +526,72 @@ def _find(rows: Sequence[Row], name: str, group: str | None = None) -> Row | Non
     return next((row for row in found if group in (None, row["group"])), None)
 
 
-def judge_ab(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The goals of the A/B, with what was reached; those whose runs are missing are left out."""
+# What of savings() has the goal: for each page that moves, and in all, which is the same work
+SAVED = {
+    "whole flushes_per_1000": "whole run: flushes sent for each page",
+    "whole received_per_1000": "whole run: interrupts received for each page",
+    "half flushes_per_1000": "second half of the run: flushes sent for each page",
+    "half received_per_1000": "second half of the run: interrupts received for each page",
+    "whole flushes": "flushes sent for the same lookups, whatever has moved:",
+    "whole received": "interrupts received for the same lookups, whatever has moved:",
+}
+
+
+def _each(rows: Sequence[Row], key: str) -> str:
+    """The same saving by round, if there are several."""
+    shares = []
+    for number in sorted({row["round"] for row in rows}):
+        own = [row for row in rows if row["round"] == number]
+        base, on = _find(own, BASE), _find(own, "numab2-migrc")
+        if base and on:
+            shares.append(_share(savings(on, base)[key]))
+    return f" (by round {', '.join(shares)})" if len(shares) > 1 else ""
+
+
+def judge_ab(rows: Sequence[Row], *, beyond: bool = True) -> list[dict[str, Any]]:
+    """The goals of the A/B, with what was reached; those whose runs are missing are left out.
+
+    All rounds count as one.  ``beyond``: with as many CPUs as GOAL is for.
+    """
     goals = []
-    base, on = _find(rows, BASE), _find(rows, "numab2-migrc")
-    if base and on:
-        found = savings(on, base)
-        for part, words in (("whole", "whole run"), ("half", "second half of the run")):
-            for key, what in (
-                ("flushes_per_1000", "flushes sent for each page"),
-                ("received_per_1000", "interrupts received for each page"),
-            ):
-                share = found[f"{part} {key}"]
-                goals.append(
-                    {
-                        "text": f"NUMA balancing, {words}: {what} less than on the unmodified "
-                        f"kernel by {_share(share)}, the goal is more than {GOAL:.0%}",
-                        "met": share is not None and share > GOAL,
-                    }
-                )
-    rivals = [row for row in rows if row["kernel"]["flavour"] == "base" and row["mode"] != "none"]
-    without = _find(rows, "kmmscand-off")
+    base, on = pooled(rows, BASE), pooled(rows, "numab2-migrc")
+    if base and on and beyond:
+        for key, what in SAVED.items():
+            share = savings(on, base)[key]
+            goals.append(
+                {
+                    "text": f"NUMA balancing, {what} less than on the unmodified kernel by "
+                    f"{_share(share)}{_each(rows, key)}, the goal is more than {GOAL:.0%}",
+                    "met": share is not None and share > GOAL,
+                }
+            )
+    rivals = [
+        one
+        for row in _first(rows)
+        if row["kernel"]["flavour"] == "base" and row["mode"] != "none"
+        if (one := pooled(rows, row["contender"]))
+    ]
+    without = pooled(rows, "kmmscand-off")
+    rounds = len({row["round"] for row in rows})
     for name in ("kmmscand-migrc", "kmmscand-readonly"):
-        ours = _find(rows, name)
+        ours = pooled(rows, name)
         for key, what in (("flushes", "flushes sent"), ("received", "interrupts received")):
             if not ours or not rivals:
                 continue
             least = min(rivals, key=lambda row: float(row["whole"][key]))
             also = f"; with MIGRC off {without['whole'][key]:,}" if without else ""
+            many = f" in {rounds} rounds" if rounds > 1 else ""
             goals.append(
                 {
                     "text": f"{name}: {ours['whole'][key]:,} {what} for the same "
-                    f"lookups, {_share(ours['whole']['deferred_share'])} of the pages deferred, "
-                    f"{_share(ours['whole']['eligible_share'])} of those for which a flush was "
-                    f"due{also}; the unmodified kernel at least {least['whole'][key]:,} "
-                    f"({least['contender']}), the goal is fewer",
+                    f"lookups{many}, {_share(ours['whole']['deferred_share'])} of the pages "
+                    f"deferred, {_share(ours['whole']['eligible_share'])} of those for which a "
+                    f"flush was due{also}; the unmodified kernel at least "
+                    f"{least['whole'][key]:,} ({least['contender']}), the goal is fewer",
                     "met": ours["whole"][key] < least["whole"][key],
                 }
             )
-    off = _find(rows, "numab2-off") or base
+    off = pooled(rows, "numab2-off") or base
     return goals + (judge_reclaim(on, off) if on and off else [])
 
 
@@ -929,6 +981,7 @@ LINES: tuple[tuple[str, Callable[[Row], Any], Callable[[Any], str]], ...] = (
 
 def ab_table(rows: Sequence[Row]) -> list[list[str]]:
     """A column for each contender; lines in which none has a figure are left out."""
+    rows = _first(rows)
     lines = [["", *(f"{row['contender']}@{row['kernel']['flavour']}" for row in rows)]]
     for label, value, show in LINES:
         values = [value(row) for row in rows]
@@ -941,6 +994,30 @@ def ab_table(rows: Sequence[Row]) -> list[list[str]]:
             for key, what in (("flushes", "flushes"), ("received", "interrupts received")):
                 shares = [_share(one[f"{part} {key}_per_1000"]) for one in found]
                 lines.append([f"less {what} per page than {BASE}@base{words}", *shares])
+        for key, what in (("flushes", "flushes"), ("received", "interrupts received")):
+            shares = [_share(one[f"whole {key}"]) for one in found]
+            lines.append([f"less {what} in all than {BASE}@base", *shares])
+    return lines
+
+
+def round_table(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each round of each contender that has several."""
+    lines = [
+        [
+            "run",
+            *("pages migrated", "deferred", "flushes sent", "per 1,000 pages", "second half"),
+            *("received", "per 1,000 pages", "second half", "guest seconds"),
+        ]
+    ]
+    for first in _first(rows):
+        own = [row for row in rows if row["contender"] == first["contender"]]
+        for row in own if len(own) > 1 else []:
+            line = [f"{row['contender']}@{row['kernel']['flavour']}, round {row['round']}"]
+            line += [_number(row["whole"]["migrated"]), _share(row["whole"]["deferred_share"])]
+            for key in ("flushes", "received"):
+                line.append(_number(row["whole"][key]))
+                line += [_number((row[part] or {}).get(f"{key}_per_1000"), 2) for part in HALVES]
+            lines.append([*line, f"{row['seconds']:.1f} s"])
     return lines
 
 
@@ -952,6 +1029,8 @@ def growth_table(rows: Sequence[Row]) -> list[list[str]]:
             *("pages migrated, base", "with MIGRC", "pages per second, base", "with MIGRC"),
             *("deferred", "flushes per 1,000 pages, base", "with MIGRC", "less"),
             *("received per 1,000 pages, base", "with MIGRC", "less"),
+            *("flushes in all, base", "with MIGRC", "less"),
+            *("per 1,000 pages in the second half: less flushes", "received"),
         ]
     ]
     for group in dict.fromkeys(row["group"] for row in rows):
@@ -965,7 +1044,41 @@ def growth_table(rows: Sequence[Row]) -> list[list[str]]:
         for key in ("flushes_per_1000", "received_per_1000"):
             line += [_number(row["whole"][key], 2) for row in (base, on)]
             line.append(_share(found[f"whole {key}"]))
+        line += [_number(row["whole"]["flushes"]) for row in (base, on)]
+        line += [
+            _share(found[key])
+            for key in ("whole flushes", "half flushes_per_1000", "half received_per_1000")
+        ]
         lines.append(line)
+    return lines
+
+
+def age_table(rows: Sequence[Row]) -> list[list[str]]:
+    """What the age does to drains where few pages are migrated."""
+    lines = [
+        [
+            "run",
+            *("max_age_ms", "pages migrated", "deferred", "drains", "deferred pages for each"),
+            *("flushes sent", "per 1,000 pages", "received per 1,000 pages"),
+        ]
+    ]
+    groups = [row["group"] for row in rows if row["contender"] == AGED_NAME]
+    for group in groups:
+        for name in ("on", AGED_NAME):
+            row = _find(rows, name, group)
+            if not row:
+                continue
+            whole = row["whole"]
+            each = whole["deferred"] / whole["drains"] if whole["drains"] else None
+            lines.append(
+                [
+                    f"{group}, MIGRC on",
+                    row["settings"].get(AGE, "default"),
+                    *(_number(whole[key]) for key in ("migrated", "deferred", "drains")),
+                    *(_number(each), _number(whole["flushes"])),
+                    *(_number(whole[f"{key}_per_1000"], 2) for key in ("flushes", "received")),
+                ]
+            )
     return lines
 
 
@@ -1117,9 +1230,10 @@ def tables(facts: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """What is shown of a measurement, with headings."""
     rows = facts["rows"]
     if facts["name"] in COMPARISONS:
-        return [("", ab_table(rows))]
+        rounds = [("Each round", round_table(rows))] if len(_first(rows)) < len(rows) else []
+        return [("", ab_table(rows)), *rounds]
     if facts["name"] == "migrc-growth":
-        return [("", growth_table(rows))]
+        return [("", growth_table(rows)), ("By age", age_table(rows))]
     return [
         ("", cost_table(facts["judged"])),
         ("Each run", run_table(rows)),
@@ -1173,7 +1287,7 @@ def svg(facts: dict[str, Any]) -> str:
                 f"{row['contender']}@{row['kernel']['flavour']}",
                 [row["whole"]["flushes_per_1000"] or 0.0, row["whole"]["received_per_1000"] or 0.0],
             )
-            for row in rows
+            for row in (pooled(rows, one["contender"]) or one for one in _first(rows))
             if row["whole"]["migrated"]
         ]
         return report.bars(
@@ -1232,7 +1346,7 @@ def derive(name: str, rows: list[Row]) -> dict[str, Any]:
         "goals": [],
     }
     if name in COMPARISONS:
-        found["goals"] = judge_ab(rows)
+        found["goals"] = judge_ab(rows, beyond=name == "migrc")
     if name == "migrc-cost":
         found["judged"] = judge_cost(rows)
         found["goals"] = [*judge_restore(rows), *judge_bgsave(rows), *judge_pressure(rows)]
@@ -1334,7 +1448,7 @@ def unjudged(name: str, rows: list[Row]) -> dict[str, Any]:
         "name": name,
         "rows": rows,
         "failures": check(rows),
-        "goals": judge_ab(rows)
+        "goals": judge_ab(rows, beyond=name == "migrc")
         if name in COMPARISONS
         else [*judge_restore(rows), *judge_bgsave(rows), *judge_pressure(rows)],
         "judged": {},
