@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The Promela models of models/migrc: they hold, they are about something, and every
-mutation of them is noticed.  Nothing is booted; it takes less than a minute of one CPU.
+mutation of them is noticed.  Nothing is booted; it takes some three minutes of one CPU.
 
 A property that holds because nothing happens is worthless.  So each statement of a model
 must have been executed, each REACHED() situation must come up (-DREACH makes it an error,

@@ -20,6 +20,7 @@
  *	MUT_NO_CAP	I9	no drain at the cap
  *	MUT_CAP_TRY	I9	no drain at the cap while another drain is under way
  *	MUT_LATE	I9	what is left to the worker does not count
+ *	MUT_SECOND_LOT	cycle	a second flush of others serves before the worker has come
  *	MUT_NO_AGE	cycle	no drain by age
  *	MUT_ARM_UNMAP	cycle	armed at unmap only: a drain may come before the queueing
  *	MUT_ARM_QUEUE	cycle	armed only for sources: the mark of a batch that fails stays
@@ -36,9 +37,9 @@
 #define CAP 2
 #define MAX (CAP - 1 + 2 * PAGES)
 #define HELD (2 * (CAP - 1 + PAGES))
-#define ALONGS 1
+#define ALONGS 2
 
-hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED, R_LEFT, R_LATE, R_TAKEN, R_HELD;
+hidden byte R_FULL, R_FAILED, R_BEFORE, R_MARKED, R_LEFT, R_LATE, R_TAKEN, R_HELD, R_SECOND;
 
 byte queued, flushed, marked;
 byte held;				/* these, or detached by a drain (migrc_nr_all) */
@@ -213,7 +214,12 @@ active proctype along()
 		:: atomic { !flush_mutex -> flush_mutex = true };
 			atomic {	/* under migrc_lock */
 				if
+#ifdef MUT_SECOND_LOT
+				:: marked ->
+#else
 				:: marked && !flushed ->
+#endif
+					REACHED(R_SECOND, nr == ALONGS);
 					marked = 2;
 					/* migrc_nr_flushed; the list follows before the mutex is free */
 					flushed = queued;

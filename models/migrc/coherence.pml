@@ -24,6 +24,7 @@
  *	MUT_CHAIN	I1 I4	a page that has been moved before is not marked again
  *	MUT_WRITABLE	I3	a writable PTE is deferred (more of this: eligible.pml)
  *	MUT_RESTORE	I3	what moved is made read-only after it was mapped writable
+ *	MUT_FILE	I1	a page of a file is deferred: write(2) needs no PTE, and flushes nothing
  *	MUT_NO_HOOK	I10	none of the three sites flushes: also a chain is read
  */
 #include "common.pml"
@@ -179,6 +180,9 @@ active proctype writer()
 				fi
 			:: PRESENT && pte_w -> v--; break
 			od
+#ifdef MUT_FILE
+		:: atomic { !isolated -> data[folio] = v }	/* with the folio locked */
+#endif
 		fi;
 		atomic { flag = v; REACHED(R_LATEST, v == WRITES) };
 		if

@@ -5,9 +5,10 @@
  * A migration moves page 0 out of a block, deferred.  Somebody wants the whole block: he
  * disables the LRU caches, drains (lru_cache_disable(), __lru_add_drain_all()), moves page 1
  * himself, and tries again until the block is free.  An allocation that finds nothing drains
- * before it gives up.  There is no drain by age here, which may be a minute away; a drain at
- * the cap may be under way at any time, or a flush of others that serves as one, and leaves
- * what was queued to a worker, who comes late.
+ * before it gives up.  Each of the others who drain comes once, at any time.  There is no
+ * drain by age here, which may be a minute away; a drain at the cap may be under way at any
+ * time, or a flush of others that serves as one, and leaves what was queued to a worker, who
+ * comes late.
  *
  * I9 what was queued when a drain was asked for is free when it returns, what offlining
  *    moves is free at once, and no allocation fails because of the queue; with -DLIVE:
@@ -19,6 +20,12 @@
  *	MUT_REASON	I9	offlining defers the flushes of its own migrations
  *	MUT_DETACHED	I9	what a drain under way has detached is not counted any more
  *	MUT_FLUSHED	I9	a drain leaves to the worker what is flushed already
+ *	MUT_FAILURE	I9	no drain in memory_failure()
+ *	MUT_SOFT	I9	no drain in soft_offline_page()
+ *	MUT_CONTIG	I9	no drain in alloc_contig_range()
+ *	MUT_FREEZE	I9	no drain before tasks are frozen: migrc_pm_notify()
+ *	MUT_OOM	I9	no drain before somebody is killed: __alloc_pages_may_oom()
+ *	MUT_KSWAPD	I9	no drain before kswapd counts a failure: migrc_drain_node()
  *	MUT_ONCE	cycle	a migration in flight does not look again whether the LRU caches
  *				are disabled: its source is queued when the drain is over
  *	MUT_LOOK_FIRST	cycle	it looks again before its source is queued
@@ -46,7 +53,7 @@
 #define NONE_HELD (!HELD(0) && !HELD(1))	/* migrc_nr_all == 0 */
 #endif
 
-hidden byte R_WAITED, R_LATE, R_ALLOCATED, R_BEGUN, R_FAILED, R_WORKER;
+hidden byte R_WAITED, R_LATE, R_ALLOCATED, R_BEGUN, R_FAILED, R_WORKER, R_OTHERS;
 
 byte page[2];			/* of the block: state */
 bool flush_mutex, cache_disabled, offline;
@@ -193,6 +200,55 @@ active proctype isolate()
 	:: page[0] == FREE && page[1] == FREE -> break
 	od;
 	offline = true
+}
+
+/*
+ * Who comes from a place of its own, and relies on the same: for a page frame that has failed
+ * or is to be taken out of use, for some in a row, when tasks are to be frozen, and for memory
+ * before somebody is killed or kswapd counts a failure
+ */
+active proctype others()
+{
+	bool queued;
+
+	atomic { queued = HELD(0) };
+	if
+#ifndef MUT_FAILURE
+	:: true -> migrc_drain()	/* memory_failure() */
+#else
+	:: true
+#endif
+#ifndef MUT_SOFT
+	:: true -> migrc_drain()	/* soft_offline_page() */
+#else
+	:: true
+#endif
+#ifndef MUT_CONTIG
+	:: true -> migrc_drain()	/* alloc_contig_range(), once its migrations are done */
+#else
+	:: true
+#endif
+#ifndef MUT_FREEZE
+	:: true -> migrc_drain()	/* migrc_pm_notify() */
+#else
+	:: true
+#endif
+#ifndef MUT_OOM
+	:: true -> migrc_drain()	/* __alloc_pages_slowpath(), before __alloc_pages_may_oom() */
+#else
+	:: true
+#endif
+#ifndef MUT_KSWAPD
+	:: true -> migrc_drain()	/* balance_pgdat(): migrc_drain_node() */
+#else
+	:: true
+#endif
+	fi;
+	atomic {
+		CHECK(I9, !queued || page[0] == FREE);
+		REACHED(R_OTHERS, queued);
+		queued = false
+	}
 }
 
 /* __alloc_pages_slowpath(): what is FREE can be had */
