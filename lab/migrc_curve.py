@@ -359,8 +359,8 @@ def verdict(rows: Sequence[Row]) -> list[str]:
             f"All sizes: the least pages, and then the least age, that leave at most "
             f"{NEAR - 1:.0%} more flushes than the best limits do are {pair[0]} pages and "
             f"{pair[1]} ms ({found[pair]:.2f} for 1,000 pages; best {found[best]:.2f}, with "
-            f"{best[0]} pages and {best[1]} ms).  This is the rule for max_pages; ages of 100 ms "
-            f"and more hardly matter here, but do where few pages move (migrc-growth, by age)"
+            f"{best[0]} pages and {best[1]} ms).  This is the rule for max_pages; between ages "
+            f"of 100 ms and more the difference is noise, here and at 1 MB/s (migrc-growth)"
         )
     for row in rows:
         point = cheapest(points(row))
