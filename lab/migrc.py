@@ -83,6 +83,7 @@ TURNOVER_SWEEPS = 3
 PLUGINS = ("insn", "tlb")
 
 ROUNDS = 3
+AB_ROUNDS = 2  # of the A/B, each of which takes a quarter of an hour
 PRESSURE_TIMES = 2  # as many rounds of the job that is swapped, which differ by some 10 %
 BASE = "numab2"  # what savings refer to
 
@@ -138,7 +139,7 @@ def counting(spec: Scenario, *instruments: str) -> Scenario:
     return replace(spec, measure=replace(spec.measure, instruments=[*instruments]))
 
 
-def ab_runs(rounds: int = ROUNDS) -> list[Run]:
+def ab_runs(rounds: int = AB_ROUNDS) -> list[Run]:
     """The scenario lookup, as it is, in rounds.
 
     How many pages move for the same lookups differs by a factor of ten between equal runs.

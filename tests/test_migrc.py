@@ -366,9 +366,10 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
     ages = {run.contender.settings.get(f"{flushes.MIGRC}max_age_ms") for run in growth}
     assert ages == {None, "100"}
     # Each round begins with another contender.
-    rounds = [run.contender.name for run in migrc.ab_runs()]
+    rounds = [run.contender.name for run in migrc.ab_runs(3)]
     assert len(rounds) == 8 + 7 + 7 and rounds.count("none") == 1
     assert rounds[1] == rounds[8] == "numab2" != rounds[15]
+    assert len(migrc.ab_runs()) == 8 + 7
     # virtme-ng takes no directory with a comma in its name, and QEMU's plugins do not either.
     assert not any("," in run.group + run.contender.name for run in migrc.growth_runs())
     placed = {run.group: run.spec.placement is not None for run in migrc.growth_runs()}
