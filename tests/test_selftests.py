@@ -246,6 +246,7 @@ BROKEN_LONG = (
     ("policy", "kmmscand_rule_test", "read_once"),
     ("policy", "kmmscand_cache_test", "noreuse"),
     ("policy", "kmmscand_cache_test", "reader_bound"),
+    ("policy", "kmmscand_cache_test", "reader_cpuset"),
     ("policy", "kmmscand_cache_test", "tmpfs_bound"),
     ("opt_out", "kmmscand_cache_test", "opted_out"),
     ("cache_off", "kmmscand_cache_test", "off"),

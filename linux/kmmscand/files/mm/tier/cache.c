@@ -38,7 +38,8 @@
  *   direct I/O, DAX, hugetlbfs: do not come here, as there is no page cache, or it
  *                      cannot move
  *
- * Cost.  With page_cache off, or kmmscand, one nop for each batch of folios (up to 31).
+ * Cost.  With page_cache off, or kmmscand, one nop for each batch of folios (up to 31), in
+ * tmpfs for each folio.
  * On, the node of each folio is looked at.  Only for those on slow nodes the clock and
  * the table, and only for those that have not been recorded in this look all else.
  *

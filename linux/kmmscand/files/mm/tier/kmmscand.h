@@ -18,7 +18,8 @@ struct task_struct;
  * @scan_period_ms:	length of an epoch
  * @scan_cpu_pct:	share of one CPU that a scanner may use
  * @hot_threshold:	least score of what is promoted
- * @promote_rate_mbps:	limit for each slow node
+ * @promote_rate_mbps:	limit for what goes to a fast node, if NUMA balancing is built in;
+ *			or else for what a promoter moves
  * @promote_cpu_pct:	share of one CPU that a promoter may use
  */
 struct kmmscand_tunables {

@@ -148,6 +148,53 @@ static void window_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 40, 40, 0, 0, 1000), 40);
 }
 
+/* What is exchanged has to be hotter, and for how long that is asked for */
+static void exchanging_test(struct kunit *test)
+{
+	const unsigned int period = 500;
+	unsigned int i, patience = 0;
+
+	/* There is room. */
+	KUNIT_EXPECT_EQ(test, kpromoted_least_score(3, false), 3);
+	KUNIT_EXPECT_EQ(test, kpromoted_patience(7, false), 0);
+	KUNIT_EXPECT_EQ(test, kpromoted_window_most(period, false, 0), period);
+	/* There is none. */
+	KUNIT_EXPECT_EQ(test, kpromoted_least_score(3, true), 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_regret_score(3), 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_least_score(HOTNESS_MAX_SCORE, true), HOTNESS_MAX_SCORE);
+	for (i = 1; i < KPROMOTED_PATIENCE; i++) {
+		patience = kpromoted_patience(patience, true);
+		if (patience != i || kpromoted_window_most(period, true, patience) != period / 8)
+			break;
+	}
+	KUNIT_EXPECT_EQ(test, i, KPROMOTED_PATIENCE);
+	/* It has gone well for so long that what is accessed now and then may come, too. */
+	patience = kpromoted_patience(patience, true);
+	KUNIT_EXPECT_EQ(test, kpromoted_window_most(period, true, patience), period);
+	KUNIT_EXPECT_EQ(test, kpromoted_patience(patience, true), patience);
+}
+
+/* Promotions are forgotten: those of slow nodes by time, of fast ones also by number. */
+static void bounce_window_test(struct kunit *test)
+{
+	const unsigned int least = TIER_BOUNCE_MIN_MSECS, most = TIER_BOUNCE_MAX_MSECS;
+	unsigned int fast;
+
+	for (fast = 0; fast < 2; fast++) {
+		KUNIT_EXPECT_EQ(test, tier_bounce_due(fast, least - 1, 1000, 1000),
+				TIER_BOUNCE_GO_ON);
+	}
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(false, least, 0, 1000), TIER_BOUNCE_NEXT);
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(false, 2 * least, 0, 1000), TIER_BOUNCE_NEXT);
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(false, 2 * least + 1, 0, 1000), TIER_BOUNCE_BOTH);
+	/* A quarter of the fast tier, or long enough */
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(true, least, 250, 1000), TIER_BOUNCE_NEXT);
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(true, most - 1, 249, 1000), TIER_BOUNCE_GO_ON);
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(true, most, 0, 1000), TIER_BOUNCE_NEXT);
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(true, 2 * most, 0, 1000), TIER_BOUNCE_NEXT);
+	KUNIT_EXPECT_EQ(test, tier_bounce_due(true, 2 * most + 1, 0, 1000), TIER_BOUNCE_BOTH);
+}
+
 static void backoff_test(struct kunit *test)
 {
 	struct kpromoted_backoff backoff = {};
@@ -917,6 +964,8 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(lanes_test),
 	KUNIT_CASE(pick_test),
 	KUNIT_CASE(window_test),
+	KUNIT_CASE(exchanging_test),
+	KUNIT_CASE(bounce_window_test),
 	KUNIT_CASE(backoff_test),
 	KUNIT_CASE(pressure_test),
 	KUNIT_CASE(hold_test),

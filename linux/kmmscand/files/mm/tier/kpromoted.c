@@ -70,8 +70,6 @@
 /* How long to let kswapd make room before giving up for the epoch */
 #define KPROMOTED_ROOM_TRIES	8	/* in a row, without any progress */
 #define KPROMOTED_ROOM_MSECS	50
-/* Epochs without strain after which pages are exchanged that are accessed now and then */
-#define KPROMOTED_PATIENCE	128U
 /* Of a fast node, one page in so many can be exchanged in an epoch */
 #define KPROMOTED_EXCHANGE_SHARE	8
 /* Epochs in which a touch counts, see hotness_count() */
@@ -449,9 +447,7 @@ static unsigned int kpromoted_longest(void)
 /* The longest window that is of use */
 static unsigned int kpromoted_most(struct kpromoted *p)
 {
-	if (p->exchanging && p->patience < KPROMOTED_PATIENCE)
-		return kpromoted_window_exchange(kpromoted_longest());
-	return kpromoted_longest();
+	return kpromoted_window_most(kpromoted_longest(), p->exchanging, p->patience);
 }
 
 static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
@@ -676,17 +672,15 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	}
 	room = tier_target_headroom(work.target);
 	p->exchanging = numa_demotion_enabled && !kpromoted_has_room(work.target);
-	p->patience = p->exchanging ? min(p->patience + 1, KPROMOTED_PATIENCE) : 0;
+	p->patience = kpromoted_patience(p->patience, p->exchanging);
 	/* To walk over the table for nothing costs more than all else here. */
 	if (!kpromoted_news(p)) {
 		kpromoted_adapt(p, &work, room, 0);
 		return;
 	}
 	p->groups.warm_score = least;
-	/* For an exchange a page has to be hot not only by chance. */
-	p->groups.regret_score = min(least + 1, (unsigned int)HOTNESS_MAX_SCORE);
-	if (p->exchanging)
-		least = p->groups.regret_score;
+	p->groups.regret_score = kpromoted_regret_score(least);
+	least = kpromoted_least_score(least, p->exchanging);
 	p->groups.min_score = least;
 	/* What is bound to a full node shall not raise the threshold for others. */
 	kpromoted_room(p, work.target);

@@ -63,6 +63,52 @@ static inline unsigned int kpromoted_window_exchange(unsigned int period_ms)
 	return max(kpromoted_window_longest(period_ms) / 2, kpromoted_window_least(period_ms));
 }
 
+/* Epochs without strain after which pages are exchanged that are accessed now and then */
+#define KPROMOTED_PATIENCE	128U
+
+/**
+ * kpromoted_patience - for how many epochs have pages been exchanged?
+ * @patience:  until now
+ * @exchanging: the fast node has no room, and kswapd demotes
+ *
+ * Return: at most KPROMOTED_PATIENCE.  Who finds a strain begins again with 0.
+ */
+static inline unsigned int kpromoted_patience(unsigned int patience, bool exchanging)
+{
+	return exchanging ? min(patience + 1, KPROMOTED_PATIENCE) : 0;
+}
+
+/**
+ * kpromoted_window_most - the longest window that is of use
+ * @period_ms:	scan period
+ * @exchanging:	as in kpromoted_patience()
+ * @patience:	from there
+ */
+static inline unsigned int kpromoted_window_most(unsigned int period_ms, bool exchanging,
+						 unsigned int patience)
+{
+	if (exchanging && patience < KPROMOTED_PATIENCE)
+		return kpromoted_window_exchange(period_ms);
+	return period_ms;
+}
+
+/**
+ * kpromoted_regret_score - the score that a page needs to be worth an exchange
+ * @least: score that is needed where there is room
+ *
+ * Return: one point more: it has to be hot not only by chance.
+ */
+static inline unsigned int kpromoted_regret_score(unsigned int least)
+{
+	return min(least + 1, (unsigned int)HOTNESS_MAX_SCORE);
+}
+
+/* The score that a page needs, by whether another one has to go for it */
+static inline unsigned int kpromoted_least_score(unsigned int least, bool exchanging)
+{
+	return exchanging ? kpromoted_regret_score(least) : least;
+}
+
 /**
  * kpromoted_window_half - a shorter window
  * @window_ms: window until now

@@ -11,9 +11,8 @@
  *  2. Where does the address space run?  When a pass begins, each of its threads votes for
  *     the node of its CPU with its share of the CPU time used since the last vote; older
  *     votes count three quarters each time.  Before the first vote nothing of the address
- *     space is counted as hot.  Where NUMA balancing knows which node a thread
- *     prefers, and the thread may run there, its word counts.  With TARGET_CLEAR_PCT of
- *     the votes a node is chosen for all pages of the address space.
+ *     space is counted as hot.  With TARGET_CLEAR_PCT of the votes a node is chosen for
+ *     all pages of the address space.
  *  3. If the vote is split: who uses the part of the address space that the page is in?
  *     Hint faults have told (confirm.c), or else what other pages of the same page table
  *     are where (kmmscand_spatial()).
@@ -51,7 +50,6 @@
 #include <linux/pid_namespace.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/sysctl.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -228,14 +226,6 @@ u8 target_aim(unsigned int vote, const nodemask_t *allowed)
 /* The slot that a thread votes for; it may move any time. */
 static unsigned int target_of_thread(struct task_struct *t)
 {
-#ifdef CONFIG_NUMA_BALANCING
-	int nid = READ_ONCE(t->numa_preferred_nid);
-
-	if ((READ_ONCE(sysctl_numa_balancing_mode) & NUMA_BALANCING_NORMAL) &&
-	    nid != NUMA_NO_NODE && node_online(nid) &&
-	    cpumask_intersects(cpumask_of_node(nid), READ_ONCE(t->cpus_ptr)))
-		return target_slot(nid);
-#endif
 	return target_slot(cpu_to_node(task_cpu(t)));
 }
 

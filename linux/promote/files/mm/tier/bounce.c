@@ -47,9 +47,6 @@
 #include "bounce.h"
 #include "events.h"
 
-#define TIER_BOUNCE_MIN_MSECS	10000
-#define TIER_BOUNCE_MAX_MSECS	60000
-
 /* The frames that a node spans */
 struct tier_bounce_node {
 	unsigned long start_pfn;
@@ -319,16 +316,13 @@ static void tier_bounce_zero(struct tier_bounce_map *map, bool fast, int index)
 static void tier_bounce_window(struct tier_bounce_map *map, bool fast, unsigned long promoted)
 {
 	struct tier_bounce_window *window = &map->window[fast];
-	unsigned long age = jiffies - window->since;
+	enum tier_bounce_due due = tier_bounce_due(fast, jiffies_to_msecs(jiffies - window->since),
+						   promoted - window->promoted, map->fast_pages);
 	int oldest = !window->newest;
 
-	if (age < msecs_to_jiffies(TIER_BOUNCE_MIN_MSECS))
+	if (due == TIER_BOUNCE_GO_ON)
 		return;
-	if (fast && age < msecs_to_jiffies(TIER_BOUNCE_MAX_MSECS) &&
-	    promoted - window->promoted < map->fast_pages / 4)
-		return;
-	/* Nobody has asked for long: both are old. */
-	if (age > 2 * msecs_to_jiffies(fast ? TIER_BOUNCE_MAX_MSECS : TIER_BOUNCE_MIN_MSECS))
+	if (due == TIER_BOUNCE_BOTH)
 		tier_bounce_zero(map, fast, window->newest);
 	tier_bounce_zero(map, fast, oldest);
 	WRITE_ONCE(window->newest, oldest);

@@ -13,7 +13,7 @@
  *   stream		fault_cache_once
  *   parts		fault_cache_part
  *   mapped		fault_cache_mapped
- *   noreuse, reader_bound, tmpfs_bound	fault_policy
+ *   noreuse, reader_bound, reader_cpuset, tmpfs_bound	fault_policy
  *   opted_out	fault_opt_out
  *
  * The disk is zram, with ext2.  Where pages of a file are can be asked only if they are
@@ -33,6 +33,7 @@
 #define DIR_DISK	"/tmp/kmmscand_cache_test"
 #define DIR_TMPFS	"/tmp/kmmscand_cache_tmpfs"
 #define VM		"/proc/sys/vm/"
+#define CGROUPS		"/tmp/kmmscand_cache_cgroups"
 
 /* Until hot pages must have arrived, and how long races are run */
 #define ARRIVE_S	20
@@ -505,6 +506,24 @@ static void test_reader_bound(void)
 	left_out(DIR_DISK "/bound", bind_reader, "pages whose readers are bound");
 }
 
+static bool enter_slow_cpuset(int fd)
+{
+	char mems[16];
+
+	snprintf(mems, sizeof(mems), "%d", slow);
+	return fd >= 0 && enter_cpuset(CGROUPS, "slow", mems);
+}
+
+static void test_reader_cpuset(void)
+{
+	if (!mount_group(CGROUPS, "slow")) {
+		ksft_test_result_skip("no control groups (v2)\n");
+		return;
+	}
+	left_out(DIR_DISK "/cpuset", enter_slow_cpuset, "pages whose readers are in a cpuset");
+	umount_group(CGROUPS, "slow");
+}
+
 static bool opt_out(int fd)
 {
 	return fd >= 0 && !prctl(PR_SET_TIER_SCAN, 0, 0, 0, 0);
@@ -750,6 +769,7 @@ static const struct tier_test tests[] = {
 	{ "mapped", test_mapped },
 	{ "noreuse", test_noreuse },
 	{ "reader_bound", test_reader_bound },
+	{ "reader_cpuset", test_reader_cpuset },
 	{ "opted_out", test_opted_out },
 	{ "tmpfs_bound", test_tmpfs_bound },
 	{ "past", test_past },

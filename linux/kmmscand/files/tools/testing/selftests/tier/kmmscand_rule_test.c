@@ -422,22 +422,14 @@ static char *map_in_cpuset(void)
 	char mems[16];
 
 	snprintf(mems, sizeof(mems), "%d", slow);
-	if (write_file(CGROUPS "/cgroup.subtree_control", "+cpuset") ||
-	    write_file(CGROUPS "/slow/cpuset.mems", mems) ||
-	    write_file(CGROUPS "/slow/cgroup.procs", "0"))
-		return NULL;
-	return map_on(MB, slow, false);
+	return enter_cpuset(CGROUPS, "slow", mems) ? map_on(MB, slow, false) : NULL;
 }
 
 static void test_cpuset(void)
 {
-	mkdir(CGROUPS, 0700);
-	mount("none", CGROUPS, "cgroup2", 0, NULL);
-	mkdir(CGROUPS "/slow", 0700);
+	mount_group(CGROUPS, "slow");
 	left_out("in a cpuset of the slow node", map_in_cpuset);
-	rmdir(CGROUPS "/slow");
-	umount(CGROUPS);
-	rmdir(CGROUPS);
+	umount_group(CGROUPS, "slow");
 }
 
 static char *map_read_once(void)

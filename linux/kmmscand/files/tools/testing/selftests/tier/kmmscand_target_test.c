@@ -351,31 +351,24 @@ static void test_task_policy(void)
 			 "what a task is bound to holds for its pages\n");
 }
 
-static bool enter_cpuset(void)
+static bool enter_far_cpuset(void)
 {
 	char mems[16];
 
 	snprintf(mems, sizeof(mems), "%d,%d", far, slow);
-	return !write_file(CGROUPS "/cgroup.subtree_control", "+cpuset") &&
-	       !write_file(CGROUPS "/some/cpuset.mems", mems) &&
-	       !write_file(CGROUPS "/some/cgroup.procs", "0");
+	return enter_cpuset(CGROUPS, "some", mems);
 }
 
 static void test_cpuset(void)
 {
 	bool ok;
 
-	mkdir(CGROUPS, 0700);
-	if (mount("none", CGROUPS, "cgroup2", 0, NULL)) {
-		rmdir(CGROUPS);
+	if (!mount_group(CGROUPS, "some")) {
 		ksft_test_result_skip("no control groups (v2)\n");
 		return;
 	}
-	mkdir(CGROUPS "/some", 0700);
-	ok = goes_far(enter_cpuset);
-	rmdir(CGROUPS "/some");
-	umount(CGROUPS);
-	rmdir(CGROUPS);
+	ok = goes_far(enter_far_cpuset);
+	umount_group(CGROUPS, "some");
 	ksft_test_result(ok, "the cpuset decides between fast nodes, too\n");
 }
 
@@ -719,7 +712,7 @@ static void test_mapped(void)
 }
 
 /* Page cache goes to the node on which it is read. */
-static void test_read(void)
+static void read_goes(int to, const char *what)
 {
 	int fd = memfd_create("read", 0);
 	static char buf[PAGE];
@@ -747,11 +740,23 @@ static void test_read(void)
 	p = mmap(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0);
 	if (p != MAP_FAILED) {
 		touch(p, LEN);
-		ok &= right(p, LEN, far);
+		ok &= right(p, LEN, to);
 		munmap(p, LEN);
 	}
-	ksft_test_result(ok && p != MAP_FAILED, "page cache goes to where it is read\n");
+	ksft_test_result(ok && p != MAP_FAILED, "page cache goes to %s\n", what);
 	close(fd);
+}
+
+static void test_read(void)
+{
+	read_goes(far, "where it is read");
+}
+
+/* Whoever reads it */
+static void test_read_nearest(void)
+{
+	set("target_mode", "nearest");
+	read_goes(near, "the nearest node if that is asked for");
 }
 
 /*
@@ -1030,6 +1035,7 @@ static const struct tier_test tests[] = {
 	{ "shared", test_shared },
 	{ "mapped", test_mapped },
 	{ "read", test_read },
+	{ "read_nearest", test_read_nearest },
 	{ "full", test_full },
 	{ "toggle", test_toggle },
 	{ "socket", test_socket },

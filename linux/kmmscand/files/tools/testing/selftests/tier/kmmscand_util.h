@@ -9,7 +9,9 @@
 #include <dirent.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -53,6 +55,46 @@ static inline int set(const char *file, const char *value)
 
 	snprintf(path, sizeof(path), KMMSCAND "%s", file);
 	return change(path, value);
+}
+
+/* Mount control groups (v2) at @dir, with a group @group.  False if there are none. */
+static inline bool mount_group(const char *dir, const char *group)
+{
+	char path[128];
+
+	mkdir(dir, 0700);
+	if (mount("none", dir, "cgroup2", 0, NULL)) {
+		rmdir(dir);
+		return false;
+	}
+	snprintf(path, sizeof(path), "%s/%s", dir, group);
+	mkdir(path, 0700);
+	return true;
+}
+
+static inline void umount_group(const char *dir, const char *group)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, group);
+	rmdir(path);
+	umount(dir);
+	rmdir(dir);
+}
+
+/* Enter a group of mount_group(), which may use the memory of nodes @mems only. */
+static inline bool enter_cpuset(const char *dir, const char *group, const char *mems)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", dir);
+	if (write_file(path, "+cpuset"))
+		return false;
+	snprintf(path, sizeof(path), "%s/%s/cpuset.mems", dir, group);
+	if (write_file(path, mems))
+		return false;
+	snprintf(path, sizeof(path), "%s/%s/cgroup.procs", dir, group);
+	return !write_file(path, "0");
 }
 
 static long event_count(const char *name)
