@@ -194,7 +194,9 @@ def test_scenarios_use_both_sockets(name: str) -> None:
     assert not {*parsed.topology.system_cpus} & {*parsed.workload.cpus}
     assert [(c.mode, c.kernel) for c in parsed.contender] == [
         ("none", "base"),
+        ("none", "base"),
         ("numab2", "base"),
+        ("damon", "base"),
         ("tiershift", "tiershift"),
     ]
     args = dict(zip(parsed.workload.args[::2], parsed.workload.args[1::2], strict=True))
