@@ -72,7 +72,7 @@ RATE = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps"
 VCPUS = (2, 4, 8, 16)
 FEW_VCPUS = 4
 RATES = (1, 2, 4)  # MiB per second; without a limit is among VCPUS
-# An age counts where few pages are migrated; the default is 1000.
+# Does the age count where few pages are migrated?  The default is 1000.
 AGE_MS = 100
 AGE = flushes.MIGRC + "max_age_ms"
 AGED, AGED_NAME = {AGE: str(AGE_MS)}, "on-aged"

@@ -215,6 +215,11 @@ active proctype along()
 			atomic {	/* under migrc_lock */
 				if
 #ifdef MUT_SECOND_LOT
+				/*
+				 * The number is set, not added to.  Here it stands for the
+				 * list as well, so what it forgets is lost; in the kernel
+				 * the limit would not count it.
+				 */
 				:: marked ->
 #else
 				:: marked && !flushed ->
