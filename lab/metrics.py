@@ -56,6 +56,7 @@ SERIES_POINTS = 1200
 STEADY_ACCESSES = 0.05  # by so much at most the counted accesses per operation may differ
 KERNEL_INSN_NS = 1.0  # an assumption: what one kernel instruction takes
 OFF = "off"  # contender that is tiershift without what the scenario is about
+SAME_MEMORY_KB = 1024  # a node's memory may differ by less between contenders
 SAME_RATIO = 0.005  # variants this near to the best ratio are ranked by their time
 ORACLE_STAYS = 0.99  # of the pages that an oracle placed
 # What kmmscand was posted with (RFC of 2024-12-01), against NUMA balancing in mode 2: for each
@@ -679,10 +680,27 @@ def _little_over_off(figures: dict[str, Any], name: str, gain: float) -> list[st
     return [f"{name}: hit ratio {mine}, and {off} with it off, wanted {gain:g} more"]
 
 
+def _unequal_memory(runs: list[dict[str, Any]]) -> list[str]:
+    """Nodes that do not have the same size for all: kernels take their part of it at boot."""
+    failures = []
+    sizes: dict[str, dict[str, int]] = {}
+    for run in runs:
+        for node, size in run["agent"].get("environment", {}).get("nodes", {}).items():
+            sizes.setdefault(node, {})[run["name"]] = size["total_kb"]
+    for node, by_name in sizes.items():
+        least, most = (pick(by_name, key=by_name.__getitem__) for pick in (min, max))
+        if by_name[most] - by_name[least] > SAME_MEMORY_KB:
+            failures.append(
+                f"{node} has {by_name[least]} KiB for {least}, {by_name[most]} for {most}: "
+                "the kernels leave a different size (CONFIG_LOG_BUF_SHIFT in common.config)"
+            )
+    return failures
+
+
 def check(result: dict[str, Any]) -> list[str]:
     """What does not hold; an empty list means that the comparison counts."""
     rules, figures = result["setup"]["check"], result["metrics"]["figures"]
-    failures = []
+    failures = _unequal_memory(result["contenders"])
     for run in result["contenders"]:
         name, row = run["name"], figures[run["name"]]
         if run["mode"] in ("none", "oracle"):

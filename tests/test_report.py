@@ -130,6 +130,17 @@ def test_known_figures() -> None:
     assert made["failures"] == []
 
 
+@pytest.mark.parametrize(("kb", "words"), [(159_000, ""), (158_000, "158000 KiB for ours")])
+def test_contenders_have_the_same_memory(kb: int, words: str) -> None:
+    runs = contender("none", "none", 10_000_000, 0, None), contender(
+        "ours", "tiershift", 10_400_000, 200, 30.0
+    )
+    for run, total in zip(runs, (160_000, kb), strict=True):
+        run["agent"]["environment"] = {"nodes": {"node0": {"total_kb": total, "free_kb": 1}}}
+    failures = result(*runs)["failures"]
+    assert len(failures) == bool(words) and all(words in failure for failure in failures)
+
+
 def test_pages_that_damon_moved_count() -> None:
     run = contender("damon", "damon", 10_400_000, 0, 30.0)
     stats = {"migrate_hot": {"pages": 200}, "migrate_cold": {"pages": 50}}

@@ -18,10 +18,16 @@
  * its CPU time then.
  * A piece whose mmap_lock is taken in a look is left out of that look.
  *
+ * A huge page is accessed much more often than a small one, and even in the shortest
+ * window most of them are.  So where that is used, those that have been found twice have to
+ * be accessed in each look of a burst of short ones as well, or nothing was found
+ * (hotness_retract()).
+ *
  * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
  * expensive, and its TLB is not flushed.
  */
 
+#include <linux/delay.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/minmax.h>
@@ -31,6 +37,10 @@
 
 /* A walk that has begun is not broken off. */
 #define KMMSCAND_NO_DEADLINE	(60 * HZ)
+
+/* Looks of a burst, and the time between them */
+#define KMMSCAND_BURST_LOOKS	3
+#define KMMSCAND_BURST_USECS	250
 
 static void kmmscand_close_add(struct kmmscand_close *close, struct kmmscand_mm *state,
 			       unsigned long start, unsigned long end, bool last)
@@ -89,24 +99,44 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 	return ret;
 }
 
+static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look look,
+				struct kmmscand_cpu *cpu)
+{
+	unsigned long next;
+	unsigned int i;
+
+	for (i = 0; i < close->nr && !kthread_should_stop(); i++) {
+		struct kmmscand_piece *piece = &close->piece[i];
+		struct kmmscand_pass *pass = &piece->state->pass;
+
+		next = piece->start;
+		if (next < piece->end && (pass->huge || look != KMMSCAND_AGAIN))
+			kmmscand_scan(pass, look, &next, piece->end, cpu,
+				      jiffies + KMMSCAND_NO_DEADLINE);
+	}
+}
+
 static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look look,
 				struct kmmscand_cpu *cpu)
 {
-	unsigned long window = msecs_to_jiffies(close->window_ms), now = jiffies, next;
-	unsigned int i;
+	unsigned long window = msecs_to_jiffies(close->window_ms), now = jiffies;
 
 	/* The sleep is pay for what was done before. */
 	kmmscand_cpu_charge(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
 	if (time_before(now, close->begun + window))
 		kmmscand_sleep(cpu, jiffies_to_msecs(close->begun + window - now));
 	close->begun = jiffies;
-	for (i = 0; i < close->nr && !kthread_should_stop(); i++) {
-		struct kmmscand_piece *piece = &close->piece[i];
+	kmmscand_close_scan(close, look, cpu);
+}
 
-		next = piece->start;
-		if (next < piece->end)
-			kmmscand_scan(&piece->state->pass, look, &next, piece->end, cpu,
-				      jiffies + KMMSCAND_NO_DEADLINE);
+/* Look at the huge pages that have been found twice, and so often again. */
+static void kmmscand_close_burst(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
+{
+	unsigned int i;
+
+	for (i = 0; i < KMMSCAND_BURST_LOOKS; i++) {
+		usleep_range(KMMSCAND_BURST_USECS, KMMSCAND_BURST_USECS * 5 / 4);
+		kmmscand_close_scan(close, KMMSCAND_AGAIN, cpu);
 	}
 }
 
@@ -120,7 +150,7 @@ static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look
 void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 {
 	unsigned int i, epoch = hotness_epoch();
-	bool any = false;
+	bool any = false, huge = false;
 
 	for (i = 0; i < close->nr; i++) {
 		any |= close->piece[i].start < close->piece[i].end;
@@ -133,6 +163,10 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 		kmmscand_close_walk(close, KMMSCAND_FIRST, cpu);
 		kmmscand_close_walk(close, KMMSCAND_SECOND, cpu);
 	}
+	for (i = 0; i < close->nr && close->burst; i++)
+		huge |= close->piece[i].state->pass.huge;
+	if (huge)
+		kmmscand_close_burst(close, cpu);
 	for (i = 0; i < close->nr; i++) {
 		if (close->piece[i].last)
 			kmmscand_pass_done(close->piece[i].state);

@@ -261,6 +261,35 @@ out:
 }
 
 /**
+ * hotness_retract - what was recorded in both looks of a close visit does not count
+ * @pfn:   first frame of the folio
+ * @epoch: of the visit
+ *
+ * Nothing is done if the record is of another look by now.
+ *
+ * Context: any; only RCU and relaxed atomics are used.
+ */
+void hotness_retract(unsigned long pfn, unsigned int epoch)
+{
+	struct hotness_section *section;
+	u8 tick = 2 * epoch + 1;
+	unsigned int index;
+	u16 old;
+
+	rcu_read_lock();
+	section = hotness_find(pfn, &index);
+	if (!section)
+		goto out;
+	old = READ_ONCE(section->record[index]);
+	do {
+		if (old >> 8 != tick)
+			break;
+	} while (!try_cmpxchg_relaxed(&section->record[index], &old, old & ~3));
+out:
+	rcu_read_unlock();
+}
+
+/**
  * hotness_untouched - leave out what has been recorded in a look already
  * @pfns:   first frames of folios; those that remain are moved to the front
  * @nr:     number of frames

@@ -80,6 +80,7 @@
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
+#include "policy.h"
 #include "target.h"
 
 #define CREATE_TRACE_POINTS
@@ -355,6 +356,7 @@ static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
 	pass->skipped = 0;
 	pass->young = 0;
 	pass->touched = 0;
+	pass->huge = 0;
 	pass->warm = 0;
 	pass->hot = 0;
 }
@@ -526,6 +528,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	struct kmmscand_mm *state;
 	struct mm_struct *mm;
 	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
+	unsigned int period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
 	int nr;
 
 	if (test_and_clear_bit(s->nid, kmmscand_cpu_came.bits))
@@ -534,6 +537,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	s->window_ms = kmmscand_window_is_close(window_ms) ? window_ms : 0;
 	/* Who has moved needs one; the others do not use it. */
 	s->close.window_ms = s->window_ms ?: target_window_ms();
+	s->close.burst = s->window_ms && s->window_ms <= kpromoted_window_least(period_ms);
 	s->round++;
 	s->unfinished = s->unfinished_now;
 	s->unfinished_now = 0;

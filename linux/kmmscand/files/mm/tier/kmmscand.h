@@ -78,6 +78,7 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @skipped:	page tables skipped
  * @young:	of @ptes those of slow pages that had been accessed
  * @touched:	slow folios that had been accessed
+ * @huge:	of @touched those that are mapped by a PMD
  * @warm:	of @touched those that reach hot_threshold
  * @hot:	of @touched those that reach the threshold of the promoter
  */
@@ -106,6 +107,7 @@ struct kmmscand_pass {
 	unsigned long skipped;
 	unsigned long young;
 	unsigned long touched;
+	unsigned long huge;
 	unsigned long warm;
 	unsigned long hot;
 };
@@ -119,12 +121,14 @@ void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass);
  * @KMMSCAND_CLEAR:  nothing, it only clears the Accessed bits
  * @KMMSCAND_FIRST:  what has been accessed since the walk that cleared them?
  * @KMMSCAND_SECOND: and since the first look?
+ * @KMMSCAND_AGAIN:  which huge pages have not been accessed since the look before?
  */
 enum kmmscand_look {
 	KMMSCAND_SINCE,
 	KMMSCAND_CLEAR,
 	KMMSCAND_FIRST,
 	KMMSCAND_SECOND,
+	KMMSCAND_AGAIN,
 };
 
 int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned long *next,
@@ -165,6 +169,7 @@ struct kmmscand_piece {
 
 struct kmmscand_close {
 	unsigned int window_ms;		/* of this round; 0: no close visits */
+	bool burst;			/* the shortest there is: too long for huge pages */
 	unsigned long begun;		/* the last walk over the group, in jiffies */
 	unsigned int nr;
 	struct kmmscand_piece piece[KMMSCAND_PIECES];

@@ -585,6 +585,19 @@ static void table_test(struct kunit *test)
 		touch_later(pfn + 1, 4, 0);
 	}
 
+	/* What is retracted are both looks of a visit, and of no other one. */
+	hotness_forget(pfn, 1);
+	epoch = hotness_epoch();
+	hotness_touch_close(pfn, epoch, false, 0);
+	hotness_touch_close(pfn, epoch, true, 0);
+	hotness_next_epoch();
+	hotness_touch_close(pfn, epoch + 1, false, 0);
+	KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, epoch + 1, true, 0), 5);
+	hotness_retract(pfn, epoch);
+	KUNIT_EXPECT_EQ_MSG(test, hotness_touch_close(pfn, epoch + 1, true, 0), 0, "wrong visit");
+	hotness_retract(pfn, epoch + 1);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 3);
+
 	/* Others add to what the scanner has begun, and begin nothing. */
 	hotness_forget(pfn, 1);
 	hotness_touch_known(pfn);

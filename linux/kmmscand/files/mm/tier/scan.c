@@ -7,7 +7,7 @@
  * accessed since the last pass?  Or, where the answer would be everything: what is
  * accessed within a short window, and in the next one again?  For the latter a piece of
  * the address space is walked three times, by close.c: once to clear the bits, and
- * twice, a window later each, to read and clear them.
+ * twice, a window later each, to read and clear them; huge pages a few times more.
  *
  * Holding locks: an address space is scanned in slices of KMMSCAND_SLICE page
  * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them), or of
@@ -249,7 +249,7 @@ static bool kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 	w->cleared = true;
 	pass->young++;
 	kmmscand_hand_back(folio);
-	if (w->look == KMMSCAND_CLEAR || !kmmscand_may_move(folio))
+	if (w->look == KMMSCAND_CLEAR || w->look == KMMSCAND_AGAIN || !kmmscand_may_move(folio))
 		return false;
 	/* Where to?  Nothing is promoted before that is known. */
 	if (pass->vote == TARGET_WAIT)
@@ -306,13 +306,14 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 {
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	pmd_t pmd = pmdp_get(pmdp);
+	unsigned long touched;
 	struct folio *folio;
 
 	/* A migration entry: somebody is moving it just now. */
 	if (!pmd_present(pmd))
 		return;
 	w->pass->ptes++;
-	if (!pmd_young(pmd) && !mm_has_notifiers(vma->vm_mm))
+	if (!pmd_young(pmd) && !mm_has_notifiers(vma->vm_mm) && w->look != KMMSCAND_AGAIN)
 		return;
 
 	/* NULL for the huge zero folio */
@@ -327,8 +328,13 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	}
 
 	rcu_read_lock();
-	if (pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
+	if (pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp)) {
+		touched = w->pass->touched;
 		kmmscand_accessed(w, folio);
+		w->pass->huge += w->pass->touched - touched;
+	} else if (w->look == KMMSCAND_AGAIN && !tier_fault(BURST)) {
+		hotness_retract(folio_pfn(folio), w->pass->looked);
+	}
 	rcu_read_unlock();
 #endif
 }
@@ -398,6 +404,8 @@ static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned lo
 	bool begins = kmmscand_begins(w->look);
 	pmd_t val;
 
+	if (w->look == KMMSCAND_AGAIN)
+		return !pmd_trans_huge(pmdp_get_lockless(pmd));
 	/* Signed, because epochs wrap */
 	if (!w->skip || (int)(READ_ONCE(kmmscand_table_aged) -
 			      (begins ? pass->since : pass->epoch)) >= 0)
@@ -429,7 +437,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	walk->action = ACTION_CONTINUE;
 
 	if (kmmscand_not_walked(w, pmd, addr)) {
-		w->pass->skipped++;
+		w->pass->skipped += w->look != KMMSCAND_AGAIN;
 		if (!w->skips--) {
 			w->skips = KMMSCAND_SKIPS;
 			w->budget--;
