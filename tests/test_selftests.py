@@ -236,6 +236,7 @@ BROKEN_LONG = (
     ("cpu", "kmmscand_test", "cpu"),
     ("cpu", "kmmscand_rule_test", "promoter_cpu"),
     ("one_look", "kmmscand_rule_test", "stream"),
+    ("burst", "kmmscand_rule_test", "huge"),
     ("skip", "kmmscand_rule_test", "again"),
     ("rate", "kmmscand_rule_test", "rate"),
     ("rate", "kmmscand_rule_test", "shared_rate"),

@@ -332,7 +332,9 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 		touched = w->pass->touched;
 		kmmscand_accessed(w, folio);
 		w->pass->huge += w->pass->touched - touched;
-	} else if (w->look == KMMSCAND_AGAIN && !tier_fault(BURST)) {
+	} else if (w->look == KMMSCAND_AGAIN && !folio_likely_mapped_shared(folio) &&
+		   !tier_fault(BURST)) {
+		/* Of a page with other mappings it is not known which was found. */
 		hotness_retract(folio_pfn(folio), w->pass->looked);
 	}
 	rcu_read_unlock();

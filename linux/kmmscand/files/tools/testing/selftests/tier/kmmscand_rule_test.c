@@ -8,6 +8,7 @@
  * its rule:
  *
  *   stream		fault_one_look
+ *   huge		fault_burst
  *   again		fault_skip
  *   rate, shared_rate	fault_rate
  *   promoter_cpu	fault_cpu
@@ -82,6 +83,70 @@ static void test_stream(void)
 out:
 	if (hot)
 		unmap_on(hot, MB);
+}
+
+static int compare_pfns(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+#define NR_HUGE		12
+#define NR_HUGE_HOT	2
+
+/* On which frames are huge pages?  In the order of these. */
+struct huge_page {
+	uint64_t pfn;		/* first, for compare_pfns() */
+	char *addr;
+};
+
+/*
+ * Each huge page is accessed often enough to be found in every window of close visits.  A few
+ * are accessed all the time.  They have the last frames, so they would come last if they
+ * could not be told from the others.
+ */
+static void test_huge(void)
+{
+	struct huge_page page[NR_HUGE], *hot = page + NR_HUGE - NR_HUGE_HOT, *i;
+	const size_t len = NR_HUGE * HUGE;
+	char *p = map_on(len, slow, true);
+	unsigned int there = 0, cold = 0;
+	double begun, turn;
+	bool ok;
+
+	if (!p || huge_kb(p) != (long)(len >> 10) || count_on(p, len, slow) != len / PAGE) {
+		ksft_test_result_skip("no huge pages on the slow node\n");
+		goto out;
+	}
+	for (i = page; i < page + NR_HUGE; i++) {
+		i->addr = p + (i - page) * HUGE;
+		i->pfn = pfn_of(i->addr);
+	}
+	qsort(page, NR_HUGE, sizeof(page[0]), compare_pfns);
+
+	/* One of them per epoch */
+	ok = !set("scan_period_ms", "500") && !set("promote_rate_mbps", "4");
+	ok = ok && !enable(true);
+	for (begun = now(); there < NR_HUGE_HOT && now() < begun + ARRIVE_S;) {
+		for (turn = now(); now() < turn + 0.008;)
+			for (i = hot; i < page + NR_HUGE; i++)
+				touch(i->addr, PAGE);
+		for (i = page; i < hot; i++)
+			touch(i->addr, PAGE);
+		for (there = 0, i = hot; i < page + NR_HUGE; i++)
+			there += count_on(i->addr, PAGE, fast);
+	}
+	for (i = page; i < hot; i++)
+		cold += count_on(i->addr, PAGE, fast);
+	ksft_print_msg("%u of %u hot huge pages promoted in %.1f s, and %u of the others\n",
+		       there, NR_HUGE_HOT, now() - begun, cold);
+	ok &= there == NR_HUGE_HOT && cold <= 2;
+	enable(false);
+	ksft_test_result(ok, "the hottest huge pages come first\n");
+out:
+	if (p)
+		unmap_on(p, len);
 }
 
 /*
@@ -236,13 +301,6 @@ static void test_promoter_cpu(void)
 	enable(false);
 	ksft_test_result(ok, "the promoter keeps to its share of a CPU\n");
 	unmap_on(p, len);
-}
-
-static int compare_pfns(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 static bool set_cpu(pid_t pid, int cpu)
@@ -446,6 +504,7 @@ static void test_read_once(void)
 
 static const struct tier_test tests[] = {
 	{ "stream", test_stream },
+	{ "huge", test_huge },
 	{ "again", test_again },
 	{ "rate", test_rate },
 	{ "shared_rate", test_shared_rate },
