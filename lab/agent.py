@@ -339,6 +339,15 @@ class Program:
         self.process.wait()
 
 
+def node_sizes() -> dict[str, dict[str, int]]:
+    """Memory of each node, all of it and what is free."""
+    sizes = {}
+    for node in sorted(Path("/sys/devices/system/node").glob("node[0-9]*")):
+        words = (node / "meminfo").read_text().split()
+        sizes[node.name] = {"total_kb": int(words[3]), "free_kb": int(words[8])}
+    return sizes
+
+
 class Recorder:
     """Counters before, during and after the measured interval."""
 
@@ -373,7 +382,8 @@ class Recorder:
         base = self.first["vmstat"]
         now_values = counters()
         changed = {k: v - base.get(k, 0) for k, v in now_values.items() if v != base.get(k, 0)}
-        self.series.append({"t": round(now - self.began, 3), **changed})
+        free = {name: size["free_kb"] for name, size in node_sizes().items()}
+        self.series.append({"t": round(now - self.began, 3), "free_kb": free, **changed})
         self._due = now + self.sample_s
 
     def line(self, line: str) -> None:
@@ -410,16 +420,12 @@ def environment() -> dict[str, Any]:
     tiers = {}
     for tier in sorted(Path("/sys/devices/virtual/memory_tiering").glob("memory_tier*")):
         tiers[tier.name] = (tier / "nodelist").read_text().strip()
-    sizes = {}
-    for node in sorted(Path("/sys/devices/system/node").glob("node[0-9]*")):
-        words = (node / "meminfo").read_text().split()
-        sizes[node.name] = {"total_kb": int(words[3]), "free_kb": int(words[8])}
     return {
         "release": platform.release(),
         "version": platform.version(),
         "cpus": os.cpu_count(),
         "tiers": tiers,
-        "nodes": sizes,
+        "nodes": node_sizes(),
     }
 
 

@@ -118,6 +118,7 @@ ROWS = (
     Row("all_per_fast", "  and per fast-tier access gained", "per_access"),
     Row("app_spin", "instructions spent spinning on locks, app CPUs", "count"),
     Row("app_locked", "locked operations in the kernel, app CPUs", "count"),
+    Row("fast_free_kb", "free memory of the fast tier, mean of the second half, KiB", "count"),
     Row("thp_splits", "huge pages split", "count"),
     Row("huge_kb_change", "change of huge mappings, KiB", "count"),
     Row("hot_on_fast", "share of the true hot set on the fast node", "ratio"),
@@ -297,6 +298,16 @@ def _by_damon(run: dict[str, Any], action: str) -> int:
     return int(stats.get("pages", 0))
 
 
+def _fast_free_kb(series: list[dict[str, Any]], machine: dict[str, Any]) -> int | None:
+    """What the fast nodes have free on average in the second half, None if nobody looked."""
+    fast = [f"node{number}" for number, node in enumerate(machine["nodes"]) if node["cpus"]]
+    samples = [point["free_kb"] for point in series[len(series) // 2 :] if "free_kb" in point]
+    if not samples:
+        return None
+    total: int = sum(sample[node] for sample in samples for node in fast)
+    return round(total / len(samples))
+
+
 def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, Any]) -> Any:
     """The figures that need no other contender."""
     measured, work = run["agent"]["measured"], run["agent"]["workload"]
@@ -329,6 +340,9 @@ def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, 
             figures["again_share"] = watched["promoted_again"] / watched["promotions"]
     if "huge_kb_after" in work:
         figures["huge_kb_change"] = work["huge_kb_after"] - work["huge_kb_before"]
+    free = _fast_free_kb(measured.get("series", []), machine)
+    if free is not None:
+        figures["fast_free_kb"] = free
     if "access" in run:
         figures.update(_access_figures(run, setup, machine))
     if sum(bool(node["cpus"]) for node in machine["nodes"]) > 1:

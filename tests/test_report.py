@@ -130,10 +130,22 @@ def test_known_figures() -> None:
     assert made["failures"] == []
 
 
+def test_free_memory_is_that_of_fast_nodes_in_the_second_half() -> None:
+    run = contender("ours", "tiershift", 10_400_000, 200, 30.0)
+    run["agent"]["measured"]["series"] = [
+        {"t": t, "free_kb": {"node0": free, "node1": 10**6}}
+        for t, free in enumerate((90_000, 80_000, 3000, 4001))
+    ]
+    made = result(contender("none", "none", 10_000_000, 0, None), run)
+    assert made["metrics"]["figures"]["ours"]["fast_free_kb"] == 3500
+    assert "fast_free_kb" not in made["metrics"]["figures"]["none"]
+
+
 @pytest.mark.parametrize(("kb", "words"), [(159_000, ""), (158_000, "158000 KiB for ours")])
 def test_contenders_have_the_same_memory(kb: int, words: str) -> None:
-    runs = contender("none", "none", 10_000_000, 0, None), contender(
-        "ours", "tiershift", 10_400_000, 200, 30.0
+    runs = (
+        contender("none", "none", 10_000_000, 0, None),
+        contender("ours", "tiershift", 10_400_000, 200, 30.0),
     )
     for run, total in zip(runs, (160_000, kb), strict=True):
         run["agent"]["environment"] = {"nodes": {"node0": {"total_kb": total, "free_kb": 1}}}

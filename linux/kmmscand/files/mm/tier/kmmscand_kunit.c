@@ -178,10 +178,10 @@ static void exchanging_test(struct kunit *test)
 static void bounce_window_test(struct kunit *test)
 {
 	const unsigned int least = TIER_BOUNCE_MIN_MSECS, most = TIER_BOUNCE_MAX_MSECS;
-	unsigned int fast;
+	unsigned int bounce;
 
-	for (fast = 0; fast < 2; fast++) {
-		KUNIT_EXPECT_EQ(test, tier_bounce_due(fast, least - 1, 1000, 1000),
+	for (bounce = 0; bounce < 2; bounce++) {
+		KUNIT_EXPECT_EQ(test, tier_bounce_due(bounce, least - 1, 1000, 1000),
 				TIER_BOUNCE_GO_ON);
 	}
 	KUNIT_EXPECT_EQ(test, tier_bounce_due(false, least, 0, 1000), TIER_BOUNCE_NEXT);
@@ -275,6 +275,10 @@ static void pressure_test(struct kunit *test)
 	pressure_epochs(&pressure, 1, false, KPROMOTED_REGRETS_MANY, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
 	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MIN);
+	/* Unless there are as many while that is not over */
+	pressure_epochs(&pressure, KPROMOTED_HOLD_MIN - 1, false, few, true, 1000, false);
+	pressure_epochs(&pressure, 1, false, KPROMOTED_REGRETS_MANY, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.score, 1);
 }
 
 /* How long nothing less is asked for after a strain */
@@ -307,8 +311,11 @@ static void hold_test(struct kunit *test)
 
 	/* Where no points are asked for, an epoch without strain makes the next hold shorter. */
 	memset(&pressure, 0, sizeof(pressure));
-	pressure_epochs(&pressure, 3, false, many, true, 1000, false);
-	KUNIT_EXPECT_EQ(test, pressure.left, 4 * KPROMOTED_HOLD_MIN);
+	for (hold = KPROMOTED_HOLD_MIN; hold <= 4 * KPROMOTED_HOLD_MIN; hold *= 2) {
+		pressure_epochs(&pressure, pressure.left, false, few, true, 1000, false);
+		pressure_epochs(&pressure, 1, false, many, true, 1000, false);
+		KUNIT_EXPECT_EQ(test, pressure.left, hold);
+	}
 	pressure_epochs(&pressure, 4 * KPROMOTED_HOLD_MIN + 2 * KPROMOTED_HOLD_MIN, false, few,
 			true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
@@ -411,7 +418,7 @@ static void regrets_test(struct kunit *test)
 static unsigned long exchange_next(unsigned long exchange, unsigned long used, bool full,
 				   enum kpromoted_regret regret)
 {
-	return kpromoted_exchange_update(exchange, used, EXCHANGE_MOST, full, regret);
+	return kpromoted_exchange_update(exchange, used, EXCHANGE_MOST, full, regret, false);
 }
 
 static void exchange_test(struct kunit *test)
@@ -430,6 +437,9 @@ static void exchange_test(struct kunit *test)
 	/* Regrets count before all else, and then whether demotion could keep up. */
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, true, many), 2 * batch);
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, true, few), 8 * batch);
+	/* Not again as long as it is not known how it went */
+	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(batch, batch, EXCHANGE_MOST, false, few,
+							true), batch);
 	/* Not without limit */
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, false, few), EXCHANGE_MOST);
 }

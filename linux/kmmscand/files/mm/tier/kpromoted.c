@@ -112,6 +112,7 @@ struct kpromoted {
 	bool exchanging;		/* there is no room but what demotion makes */
 	bool strained;			/* less is wanted than could be found */
 	bool reserved;			/* by most of the groups */
+	bool careful;			/* most of the groups have been strained lately */
 	unsigned int patience;		/* epochs of exchange without strain */
 	u64 page_ns;			/* average CPU time per page */
 	long tokens;			/* base pages that the bandwidth allows now */
@@ -462,7 +463,7 @@ static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 /* Ask for more, or less, of each group.  Returns what is regretted. */
 static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool relent)
 {
-	unsigned long demoted, warm = 0, strained = 0;
+	unsigned long demoted, warm = 0, strained = 0, careful = 0;
 	enum kpromoted_regret regret;
 	int i;
 
@@ -478,11 +479,15 @@ static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool re
 		warm += found->warm;
 		if (p->owner[i].pressure.score || p->owner[i].pressure.left)
 			strained += found->warm;
+		if (p->owner[i].pressure.hold)
+			careful += found->warm;
 		found->warm = 0;
 	}
 	/* Of most pages less is wanted than could be found.  Nothing warm says nothing. */
-	if (warm)
+	if (warm) {
 		p->reserved = strained > warm / 2;
+		p->careful = careful > warm / 2;
+	}
 	p->strained = p->pressure.score || p->pressure.left || p->reserved;
 	return regret;
 }
@@ -512,7 +517,7 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
 						node_present_pages(work->target) /
 						KPROMOTED_EXCHANGE_SHARE,
-						work->full, regret);
+						work->full, regret, p->careful);
 	if (work->full || regret != KPROMOTED_REGRETS_FEW)
 		p->patience = 0;
 	/* What is exchanged has to be hotter. */

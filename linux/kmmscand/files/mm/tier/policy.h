@@ -208,7 +208,7 @@ struct kpromoted_regrets {
 
 enum kpromoted_regret {
 	KPROMOTED_REGRETS_FEW,
-	KPROMOTED_REGRETS_MANY,		/* promote more slowly */
+	KPROMOTED_REGRETS_MANY,		/* promote more slowly, at first */
 	KPROMOTED_REGRETS_TOO_MANY,	/* promote less */
 };
 
@@ -278,19 +278,20 @@ static inline bool kpromoted_to_blame(unsigned long promoted, unsigned long all)
  * @most:     base pages that may be exchanged in an epoch
  * @full:     demotion could not keep up
  * @regret:   too much of what is demoted for it is as hot
+ * @careful:  so it was lately; what is regretted shows some epochs later
  *
  * Return: four times as many if that much was wanted and went well, a quarter if it did
  * not; at least a batch.
  */
 static inline unsigned long
 kpromoted_exchange_update(unsigned long exchange, unsigned long used, unsigned long most,
-			  bool full, enum kpromoted_regret regret)
+			  bool full, enum kpromoted_regret regret, bool careful)
 {
 	if (regret != KPROMOTED_REGRETS_FEW)
 		exchange /= 4;
 	else if (full)
 		exchange = min(exchange, used);
-	else if (used >= exchange)
+	else if (used >= exchange && !careful)
 		exchange = min(4 * exchange, most);
 	return max(exchange, KPROMOTED_BATCH);
 }
@@ -335,7 +336,8 @@ static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure
 		pressure->warm = max(warm, pressure->warm - pressure->warm / 8);
 
 	if (full || regret != KPROMOTED_REGRETS_FEW) {
-		if (regret != KPROMOTED_REGRETS_MANY)
+		/* Many are too many if that goes on. */
+		if (regret != KPROMOTED_REGRETS_MANY || pressure->left)
 			pressure->score = min(pressure->score + 1,
 					      (unsigned int)HOTNESS_MAX_SCORE);
 		pressure->hold = clamp(2 * pressure->hold, KPROMOTED_HOLD_MIN,

@@ -13,13 +13,15 @@
  * has allocated the frame to demote to, the promoter when it has allocated the one to
  * promote to.
  *
- * A window lasts TIER_BOUNCE_MIN_MSECS.  That of the fast tier is longer if fewer pages
- * than a quarter of it were promoted in it, up to TIER_BOUNCE_MAX_MSECS: on a large fast
- * tier it takes its time until reclaim gets to what was promoted.
- *
- * Besides, the windows of the slow tier remember all frames that something was demoted to.
+ * Besides, two bitmaps of the slow tier remember all frames that something was demoted to.
  * If many of these pages are hot enough soon after to be promoted, then what is demoted is
  * as hot as what it is demoted for.  A promoter can ask for that before it promotes them.
+ *
+ * A window for demotions lasts TIER_BOUNCE_MIN_MSECS: what becomes hot later has changed.
+ * One for bounces is longer if fewer pages than a quarter of the fast tier were promoted
+ * in it, up to TIER_BOUNCE_MAX_MSECS: on a large fast tier it takes its time until reclaim
+ * gets to what was promoted, and a promoter that has been held up goes on with what it has
+ * found before.
  *
  * This is a measure, not an account.  A frame may have been freed and reused since, or a
  * demotion or promotion for which a frame was allocated may fail in the end: something
@@ -59,7 +61,12 @@ struct tier_bounce_node {
 	bool fast;
 };
 
-/* Of a tier */
+enum tier_bounce_kind {
+	TIER_WINDOW_DEMOTED,
+	TIER_WINDOW_BOUNCE,
+	NR_TIER_WINDOWS
+};
+
 struct tier_bounce_window {
 	int newest;			/* index of the bitmaps that are filled */
 	/* Under tier_bounce_mutex */
@@ -68,7 +75,7 @@ struct tier_bounce_window {
 };
 
 struct tier_bounce_map {
-	struct tier_bounce_window window[2];	/* slow, fast */
+	struct tier_bounce_window window[NR_TIER_WINDOWS];
 	unsigned long fast_pages;	/* in the fast tier */
 	struct tier_bounce_node node[MAX_NUMNODES];
 };
@@ -119,7 +126,7 @@ static void tier_bounce_remember(struct tier_bounce_map *map, struct folio *foli
 	struct tier_bounce_node *node = tier_bounce_node(map, folio, &bit);
 
 	if (node)
-		set_bit(bit, node->bits[READ_ONCE(map->window[node->fast].newest)]);
+		set_bit(bit, node->bits[READ_ONCE(map->window[TIER_WINDOW_BOUNCE].newest)]);
 }
 
 /**
@@ -153,7 +160,7 @@ static void tier_bounce_demoted(struct tier_bounce_map *map, struct folio *folio
 
 	if (!node || node->fast)
 		return;
-	set_bit(bit, node->demoted[READ_ONCE(map->window[false].newest)]);
+	set_bit(bit, node->demoted[READ_ONCE(map->window[TIER_WINDOW_DEMOTED].newest)]);
 	atomic_long_add(folio_nr_pages(folio), &node->nr_demoted);
 }
 
@@ -297,34 +304,37 @@ unsigned long tier_moved_pages(int nid, unsigned long *promoted)
 	return demoted;
 }
 
-static void tier_bounce_zero(struct tier_bounce_map *map, bool fast, int index)
+static void tier_bounce_zero(struct tier_bounce_map *map, enum tier_bounce_kind kind, int index)
 {
 	int nid;
 
 	for (nid = 0; nid < MAX_NUMNODES; nid++) {
 		struct tier_bounce_node *node = &map->node[nid];
 
-		if (!node->nr_pfns || node->fast != fast)
+		if (!node->nr_pfns)
 			continue;
-		bitmap_zero(node->bits[index], node->nr_pfns);
-		if (!fast)
+		if (kind == TIER_WINDOW_BOUNCE)
+			bitmap_zero(node->bits[index], node->nr_pfns);
+		else if (!node->fast)
 			bitmap_zero(node->demoted[index], node->nr_pfns);
 	}
 }
 
 /* Begin a new window if it is time. */
-static void tier_bounce_window(struct tier_bounce_map *map, bool fast, unsigned long promoted)
+static void tier_bounce_window(struct tier_bounce_map *map, enum tier_bounce_kind kind,
+			       unsigned long promoted)
 {
-	struct tier_bounce_window *window = &map->window[fast];
-	enum tier_bounce_due due = tier_bounce_due(fast, jiffies_to_msecs(jiffies - window->since),
+	struct tier_bounce_window *window = &map->window[kind];
+	enum tier_bounce_due due = tier_bounce_due(kind == TIER_WINDOW_BOUNCE,
+						   jiffies_to_msecs(jiffies - window->since),
 						   promoted - window->promoted, map->fast_pages);
 	int oldest = !window->newest;
 
 	if (due == TIER_BOUNCE_GO_ON)
 		return;
 	if (due == TIER_BOUNCE_BOTH)
-		tier_bounce_zero(map, fast, window->newest);
-	tier_bounce_zero(map, fast, oldest);
+		tier_bounce_zero(map, kind, window->newest);
+	tier_bounce_zero(map, kind, oldest);
 	WRITE_ONCE(window->newest, oldest);
 	window->since = jiffies;
 	window->promoted = promoted;
@@ -345,8 +355,8 @@ void tier_bounces_age(void)
 	mutex_lock(&tier_bounce_mutex);
 	map = rcu_dereference_protected(tier_bounce_map, lockdep_is_held(&tier_bounce_mutex));
 	if (map) {
-		tier_bounce_window(map, false, promoted);
-		tier_bounce_window(map, true, promoted);
+		tier_bounce_window(map, TIER_WINDOW_DEMOTED, promoted);
+		tier_bounce_window(map, TIER_WINDOW_BOUNCE, promoted);
 	}
 	mutex_unlock(&tier_bounce_mutex);
 }
@@ -411,7 +421,7 @@ void tier_bounce_enable(void)
 
 	if (!map)
 		return;
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < NR_TIER_WINDOWS; i++) {
 		map->window[i].since = jiffies;
 		map->window[i].promoted = atomic_long_read(&tier_promoted);
 	}

@@ -26,23 +26,23 @@ enum tier_bounce_due {
 
 /**
  * tier_bounce_due - see enum tier_bounce_due
- * @fast:	window of the fast tier, not of the slow one
+ * @bounce:	window for bounces, not for demotions
  * @age_ms:	since it began
  * @promoted:	base pages promoted since
  * @fast_pages: base pages in the fast tier
  *
  * Return: what is to be done.
  */
-static inline enum tier_bounce_due tier_bounce_due(bool fast, unsigned int age_ms,
+static inline enum tier_bounce_due tier_bounce_due(bool bounce, unsigned int age_ms,
 						   unsigned long promoted,
 						   unsigned long fast_pages)
 {
 	if (age_ms < TIER_BOUNCE_MIN_MSECS)
 		return TIER_BOUNCE_GO_ON;
-	if (fast && age_ms < TIER_BOUNCE_MAX_MSECS && promoted < fast_pages / 4)
+	if (bounce && age_ms < TIER_BOUNCE_MAX_MSECS && promoted < fast_pages / 4)
 		return TIER_BOUNCE_GO_ON;
 	/* Nobody has asked for long. */
-	if (age_ms > 2 * (fast ? TIER_BOUNCE_MAX_MSECS : TIER_BOUNCE_MIN_MSECS))
+	if (age_ms > 2 * (bounce ? TIER_BOUNCE_MAX_MSECS : TIER_BOUNCE_MIN_MSECS))
 		return TIER_BOUNCE_BOTH;
 	return TIER_BOUNCE_NEXT;
 }
