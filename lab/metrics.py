@@ -698,10 +698,13 @@ def _unequal_memory(runs: list[dict[str, Any]]) -> list[str]:
     """Nodes that do not have the same size for all: kernels take their part of it at boot."""
     failures = []
     sizes: dict[str, dict[str, int]] = {}
-    for run in runs:
+    known = [run for run in runs if run["agent"].get("environment")]
+    for run in known:
         for node, size in run["agent"].get("environment", {}).get("nodes", {}).items():
             sizes.setdefault(node, {})[run["name"]] = size["total_kb"]
     for node, by_name in sizes.items():
+        if len(by_name) < len(known):
+            failures.append(f"{node} exists only for {', '.join(by_name)}")
         least, most = (pick(by_name, key=by_name.__getitem__) for pick in (min, max))
         if by_name[most] - by_name[least] > SAME_MEMORY_KB:
             failures.append(

@@ -21,7 +21,8 @@
  * A huge page is accessed much more often than a small one, and even in the shortest
  * window most of them are.  So where that is used, those that have been found twice have to
  * be accessed in each look of a burst of short ones as well, or nothing was found
- * (hotness_retract()).
+ * (hotness_retract()).  Not judged are those with other mappings, and those whose mmap_lock
+ * is taken just then: they count as found.
  *
  * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
  * expensive, and its TLB is not flushed.
@@ -108,11 +109,13 @@ static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look
 	for (i = 0; i < close->nr && !kthread_should_stop(); i++) {
 		struct kmmscand_piece *piece = &close->piece[i];
 		struct kmmscand_pass *pass = &piece->state->pass;
+		unsigned long huge = pass->huge;
 
 		next = piece->start;
-		if (next < piece->end && (pass->huge || look != KMMSCAND_AGAIN))
-			kmmscand_scan(pass, look, &next, piece->end, cpu,
-				      jiffies + KMMSCAND_NO_DEADLINE);
+		if (next >= piece->end || (look == KMMSCAND_AGAIN && !piece->huge))
+			continue;
+		kmmscand_scan(pass, look, &next, piece->end, cpu, jiffies + KMMSCAND_NO_DEADLINE);
+		piece->huge |= pass->huge != huge;
 	}
 }
 
@@ -164,7 +167,7 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 		kmmscand_close_walk(close, KMMSCAND_SECOND, cpu);
 	}
 	for (i = 0; i < close->nr && close->burst; i++)
-		huge |= close->piece[i].state->pass.huge;
+		huge |= close->piece[i].huge;
 	if (huge)
 		kmmscand_close_burst(close, cpu);
 	for (i = 0; i < close->nr; i++) {

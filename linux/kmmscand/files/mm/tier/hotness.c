@@ -264,16 +264,18 @@ out:
  * hotness_retract - what was recorded in both looks of a close visit does not count
  * @pfn:   first frame of the folio
  * @epoch: of the visit
+ * @shift: there is a visit every 2^@shift epochs
  *
  * Nothing is done if the record is of another look by now.
  *
  * Context: any; only RCU and relaxed atomics are used.
+ * Return: the score that the page has had, or 0 if nothing was done.
  */
-void hotness_retract(unsigned long pfn, unsigned int epoch)
+unsigned int hotness_retract(unsigned long pfn, unsigned int epoch, unsigned int shift)
 {
 	struct hotness_section *section;
 	u8 tick = 2 * epoch + 1;
-	unsigned int index;
+	unsigned int index, score = 0;
 	u16 old;
 
 	rcu_read_lock();
@@ -282,11 +284,16 @@ void hotness_retract(unsigned long pfn, unsigned int epoch)
 		goto out;
 	old = READ_ONCE(section->record[index]);
 	do {
-		if (old >> 8 != tick)
+		if (old >> 8 != tick || !(old & 1)) {
+			score = 0;
 			break;
-	} while (!try_cmpxchg_relaxed(&section->record[index], &old, old & ~3));
+		}
+		score = hotness_score(old);
+	} while (!try_cmpxchg_relaxed(&section->record[index], &old,
+				      hotness_retracted(old, shift)));
 out:
 	rcu_read_unlock();
+	return score;
 }
 
 /**

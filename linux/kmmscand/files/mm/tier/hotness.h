@@ -117,7 +117,7 @@ unsigned int hotness_touch(unsigned long pfn, unsigned int shift);
 unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
 				 unsigned int shift);
 void hotness_touch_known(unsigned long pfn);
-void hotness_retract(unsigned long pfn, unsigned int epoch);
+unsigned int hotness_retract(unsigned long pfn, unsigned int epoch, unsigned int shift);
 unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
 			       bool second);
 void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was);
@@ -148,6 +148,21 @@ static inline u8 hotness_aged_close(u16 record, u8 tick, unsigned int shift)
 	if (age > 1)
 		age = max(age >> shift, 1U);
 	return age < HOTNESS_HISTORY_BITS ? record << age & 0xff : 0;
+}
+
+/*
+ * A record as it was before the two looks of its last visit.  There was a visit every
+ * 2^@shift epochs; those that have found nothing leave no trace.
+ */
+static inline u16 hotness_retracted(u16 record, unsigned int shift)
+{
+	u8 history = (u8)record >> 2, tick = (record >> 8) - (2 << shift);
+
+	if (!history)
+		return 0;
+	for (; !(history & 3); history >>= 2)
+		tick -= 2 << shift;
+	return (u16)tick << 8 | history;
 }
 
 /* Records in 64 bits, and a one for each of them */

@@ -165,6 +165,7 @@ struct kmmscand_piece {
 	unsigned long start;
 	unsigned long end;
 	bool last;			/* of its pass */
+	bool huge;			/* there are huge pages that have been found twice */
 };
 
 struct kmmscand_close {

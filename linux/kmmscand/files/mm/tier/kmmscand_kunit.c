@@ -174,7 +174,7 @@ static void exchanging_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpromoted_patience(patience, true), patience);
 }
 
-/* Promotions are forgotten: those of slow nodes by time, of fast ones also by number. */
+/* Demotions are forgotten by time, promotions and bounces also by number. */
 static void bounce_window_test(struct kunit *test)
 {
 	const unsigned int least = TIER_BOUNCE_MIN_MSECS, most = TIER_BOUNCE_MAX_MSECS;
@@ -275,10 +275,6 @@ static void pressure_test(struct kunit *test)
 	pressure_epochs(&pressure, 1, false, KPROMOTED_REGRETS_MANY, true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
 	KUNIT_EXPECT_EQ(test, pressure.left, KPROMOTED_HOLD_MIN);
-	/* Unless there are as many while that is not over */
-	pressure_epochs(&pressure, KPROMOTED_HOLD_MIN - 1, false, few, true, 1000, false);
-	pressure_epochs(&pressure, 1, false, KPROMOTED_REGRETS_MANY, true, 1000, false);
-	KUNIT_EXPECT_EQ(test, pressure.score, 1);
 }
 
 /* How long nothing less is asked for after a strain */
@@ -311,11 +307,8 @@ static void hold_test(struct kunit *test)
 
 	/* Where no points are asked for, an epoch without strain makes the next hold shorter. */
 	memset(&pressure, 0, sizeof(pressure));
-	for (hold = KPROMOTED_HOLD_MIN; hold <= 4 * KPROMOTED_HOLD_MIN; hold *= 2) {
-		pressure_epochs(&pressure, pressure.left, false, few, true, 1000, false);
-		pressure_epochs(&pressure, 1, false, many, true, 1000, false);
-		KUNIT_EXPECT_EQ(test, pressure.left, hold);
-	}
+	pressure_epochs(&pressure, 3, false, many, true, 1000, false);
+	KUNIT_EXPECT_EQ(test, pressure.left, 4 * KPROMOTED_HOLD_MIN);
 	pressure_epochs(&pressure, 4 * KPROMOTED_HOLD_MIN + 2 * KPROMOTED_HOLD_MIN, false, few,
 			true, 1000, false);
 	KUNIT_EXPECT_EQ(test, pressure.score, 0);
@@ -440,6 +433,10 @@ static void exchange_test(struct kunit *test)
 	/* Not again as long as it is not known how it went */
 	KUNIT_EXPECT_EQ(test, kpromoted_exchange_update(batch, batch, EXCHANGE_MOST, false, few,
 							true), batch);
+	/* Many are too many if there is nothing to divide any more. */
+	KUNIT_EXPECT_EQ(test, kpromoted_regret_left(many, batch + 1), many);
+	KUNIT_EXPECT_EQ(test, kpromoted_regret_left(many, batch), KPROMOTED_REGRETS_TOO_MANY);
+	KUNIT_EXPECT_EQ(test, kpromoted_regret_left(few, batch), few);
 	/* Not without limit */
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, false, few), EXCHANGE_MOST);
 }
@@ -603,10 +600,15 @@ static void table_test(struct kunit *test)
 	hotness_next_epoch();
 	hotness_touch_close(pfn, epoch + 1, false, 0);
 	KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, epoch + 1, true, 0), 5);
-	hotness_retract(pfn, epoch);
-	KUNIT_EXPECT_EQ_MSG(test, hotness_touch_close(pfn, epoch + 1, true, 0), 0, "wrong visit");
-	hotness_retract(pfn, epoch + 1);
+	KUNIT_EXPECT_EQ_MSG(test, hotness_retract(pfn, epoch, 0), 0, "wrong visit");
+	KUNIT_EXPECT_EQ(test, hotness_retract(pfn, epoch + 1, 0), 5);
+	KUNIT_EXPECT_EQ_MSG(test, hotness_retract(pfn, epoch + 1, 0), 0, "retracted twice");
 	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 3);
+	/* It is as if it had been found before and not since. */
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x210f, 0), 0x1f03);
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x210f, 2), 0x1903);
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x2143, 1), 0x1501);
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x2103, 0), 0);
 
 	/* Others add to what the scanner has begun, and begin nothing. */
 	hotness_forget(pfn, 1);

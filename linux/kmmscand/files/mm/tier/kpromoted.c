@@ -113,6 +113,7 @@ struct kpromoted {
 	bool strained;			/* less is wanted than could be found */
 	bool reserved;			/* by most of the groups */
 	bool careful;			/* most of the groups have been strained lately */
+	unsigned int tested;		/* epochs since the exchange has grown */
 	unsigned int patience;		/* epochs of exchange without strain */
 	u64 page_ns;			/* average CPU time per page */
 	long tokens;			/* base pages that the bandwidth allows now */
@@ -471,6 +472,7 @@ static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool re
 	p->regretted += p->groups.regretted;
 	p->groups.regretted = 0;
 	regret = kpromoted_regrets_update(&p->regrets, demoted, p->regretted);
+	regret = kpromoted_regret_left(regret, p->exchange);
 	kpromoted_owners_update(p->owner, p->groups.group, p->promoted, TIER_GROUPS, regret,
 				relent, p->window_ms < kpromoted_most(p));
 	for (i = 0; i < TIER_GROUPS; i++) {
@@ -497,8 +499,9 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 			    unsigned long room, unsigned long warm)
 {
 	unsigned long exchanged = work->moved - min(work->moved, room);
+	unsigned long before = p->exchange;
 	enum kpromoted_regret regret;
-	bool relent;
+	bool relent, careful;
 
 	if (target_matters())
 		exchanged = work->exchanged;
@@ -514,10 +517,12 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 				  p->window_ms < kpromoted_most(p));
 	tier_bounces_age();
 	regret = kpromoted_adapt_groups(p, relent);
+	careful = p->careful && p->tested < KPROMOTED_EXCHANGE_TEST;
 	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
 						node_present_pages(work->target) /
 						KPROMOTED_EXCHANGE_SHARE,
-						work->full, regret, p->careful);
+						work->full, regret, careful);
+	p->tested = p->exchange > before ? 0 : p->tested + 1;
 	if (work->full || regret != KPROMOTED_REGRETS_FEW)
 		p->patience = 0;
 	/* What is exchanged has to be hotter. */

@@ -271,6 +271,9 @@ static inline bool kpromoted_to_blame(unsigned long promoted, unsigned long all)
 /* Base pages (or one larger folio) to promote before CPU time is looked at again */
 #define KPROMOTED_BATCH		512UL
 
+/* Epochs after which regrets show, if there was a strain lately */
+#define KPROMOTED_EXCHANGE_TEST	4
+
 /**
  * kpromoted_exchange_update - how much to exchange in the next epoch?
  * @exchange: base pages until now, by which more may be promoted than there is room for
@@ -278,7 +281,7 @@ static inline bool kpromoted_to_blame(unsigned long promoted, unsigned long all)
  * @most:     base pages that may be exchanged in an epoch
  * @full:     demotion could not keep up
  * @regret:   too much of what is demoted for it is as hot
- * @careful:  so it was lately; what is regretted shows some epochs later
+ * @careful:  it is not known yet how it went since it has grown
  *
  * Return: four times as many if that much was wanted and went well, a quarter if it did
  * not; at least a batch.
@@ -296,11 +299,26 @@ kpromoted_exchange_update(unsigned long exchange, unsigned long used, unsigned l
 	return max(exchange, KPROMOTED_BATCH);
 }
 
+/**
+ * kpromoted_regret_left - what remedy is left?
+ * @regret:   too much of what is demoted is as hot
+ * @exchange: base pages that are exchanged in an epoch
+ *
+ * Return: if it cannot be less, many are too many.
+ */
+static inline enum kpromoted_regret kpromoted_regret_left(enum kpromoted_regret regret,
+							   unsigned long exchange)
+{
+	if (regret == KPROMOTED_REGRETS_MANY && exchange <= KPROMOTED_BATCH)
+		return KPROMOTED_REGRETS_TOO_MANY;
+	return regret;
+}
+
 /* Points that are asked for beyond the threshold, because more is hot than fits */
 struct kpromoted_pressure {
 	unsigned int score;
 	unsigned int calm;		/* epochs without strain */
-	unsigned int hold;		/* epochs to wait before asking for less again */
+	unsigned int hold;		/* epochs to wait before asking for less again; see also careful */
 	unsigned int left;		/* of these, still to come */
 	unsigned long warm;		/* pages that could be promoted, at the last strains */
 };
@@ -336,8 +354,7 @@ static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure
 		pressure->warm = max(warm, pressure->warm - pressure->warm / 8);
 
 	if (full || regret != KPROMOTED_REGRETS_FEW) {
-		/* Many are too many if that goes on. */
-		if (regret != KPROMOTED_REGRETS_MANY || pressure->left)
+		if (regret != KPROMOTED_REGRETS_MANY)
 			pressure->score = min(pressure->score + 1,
 					      (unsigned int)HOTNESS_MAX_SCORE);
 		pressure->hold = clamp(2 * pressure->hold, KPROMOTED_HOLD_MIN,

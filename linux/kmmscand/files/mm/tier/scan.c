@@ -301,6 +301,24 @@ static void kmmscand_fast_cleared(struct kmmscand_walk *w, struct folio *folio)
 	kmmscand_hand_back(folio);
 }
 
+/* A huge page has not been accessed in a look of a burst: nothing was found in this visit. */
+static void kmmscand_retract(struct kmmscand_walk *w, struct folio *folio)
+{
+	struct kmmscand_pass *pass = w->pass;
+	unsigned int score;
+
+	/* With other mappings it is not known by which one it was found. */
+	if (folio_likely_mapped_shared(folio))
+		return;
+	score = hotness_retract(folio_pfn(folio), pass->looked, pass->shift);
+	if (!score)
+		return;
+	/* Somebody else may have recorded it, or the threshold was another one. */
+	pass->touched -= !!pass->touched;
+	pass->warm -= pass->warm && score >= w->warm;
+	pass->hot -= pass->hot && score >= w->hot[folio_nid(folio)];
+}
+
 static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vma,
 			      pmd_t *pmdp, unsigned long addr)
 {
@@ -332,10 +350,8 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 		touched = w->pass->touched;
 		kmmscand_accessed(w, folio);
 		w->pass->huge += w->pass->touched - touched;
-	} else if (w->look == KMMSCAND_AGAIN && !folio_likely_mapped_shared(folio) &&
-		   !tier_fault(BURST)) {
-		/* Of a page with other mappings it is not known which was found. */
-		hotness_retract(folio_pfn(folio), w->pass->looked);
+	} else if (w->look == KMMSCAND_AGAIN && !tier_fault(BURST)) {
+		kmmscand_retract(w, folio);
 	}
 	rcu_read_unlock();
 #endif
@@ -729,7 +745,8 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 			break;
 		}
 		if (more == -EBUSY) {
-			if (++misses == KMMSCAND_LOCK_TRIES) {
+			/* The looks of a burst do not wait. */
+			if (look == KMMSCAND_AGAIN || ++misses == KMMSCAND_LOCK_TRIES) {
 				ret = -EBUSY;
 				break;
 			}

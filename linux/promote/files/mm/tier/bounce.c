@@ -23,7 +23,8 @@
  * gets to what was promoted, and a promoter that has been held up goes on with what it has
  * found before.
  *
- * This is a measure, not an account.  A frame may have been freed and reused since, or a
+ * This is a measure, not an account.  A frame may have been freed and reused since (its new
+ * owner then needs more to be promoted, as long as the window is remembered), or a
  * demotion or promotion for which a frame was allocated may fail in the end: something
  * is taken for a bounce that is none.  If migration tries again with another frame, a
  * bounce is missed.  What DAMON moves is not told from reclaim's demotions.
