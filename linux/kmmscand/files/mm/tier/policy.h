@@ -306,8 +306,8 @@ kpromoted_exchange_update(unsigned long exchange, unsigned long used, unsigned l
  *
  * Return: if it cannot be less, many are too many.
  */
-static inline enum kpromoted_regret kpromoted_regret_left(enum kpromoted_regret regret,
-							   unsigned long exchange)
+static inline enum kpromoted_regret
+kpromoted_regret_left(enum kpromoted_regret regret, unsigned long exchange)
 {
 	if (regret == KPROMOTED_REGRETS_MANY && exchange <= KPROMOTED_BATCH)
 		return KPROMOTED_REGRETS_TOO_MANY;
@@ -318,7 +318,7 @@ static inline enum kpromoted_regret kpromoted_regret_left(enum kpromoted_regret 
 struct kpromoted_pressure {
 	unsigned int score;
 	unsigned int calm;		/* epochs without strain */
-	unsigned int hold;		/* epochs to wait before asking for less again; see also careful */
+	unsigned int hold;		/* epochs to wait before asking for less again */
 	unsigned int left;		/* of these, still to come */
 	unsigned long warm;		/* pages that could be promoted, at the last strains */
 };
