@@ -301,6 +301,7 @@ static void kmmscand_fast_cleared(struct kmmscand_walk *w, struct folio *folio)
 	kmmscand_hand_back(folio);
 }
 
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
 /* A huge page has not been accessed in a look of a burst: nothing was found in this visit. */
 static void kmmscand_retract(struct kmmscand_walk *w, struct folio *folio)
 {
@@ -318,6 +319,7 @@ static void kmmscand_retract(struct kmmscand_walk *w, struct folio *folio)
 	pass->warm -= pass->warm && score >= w->warm;
 	pass->hot -= pass->hot && score >= w->hot[folio_nid(folio)];
 }
+#endif
 
 static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vma,
 			      pmd_t *pmdp, unsigned long addr)
