@@ -22,7 +22,8 @@
  * window most of them are.  So where that is used, those that have been found twice have to
  * be accessed in each look of a burst of short ones as well, or nothing was found
  * (hotness_retract()).  Not judged are those with other mappings, and those whose mmap_lock
- * is taken just then: they count as found.
+ * is taken just then: they count as found.  A page of which reclaim clears the bit between
+ * two looks is taken for one that was not accessed, in this visit.
  *
  * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
  * expensive, and its TLB is not flushed.
