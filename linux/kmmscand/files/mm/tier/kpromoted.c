@@ -32,6 +32,8 @@
  * the budget smaller (backoff).
  *
  * Memory control groups can have a share of what is promoted, a limit, or nothing (share.c).
+ * With shares, windows are as long as close visits allow: in short ones only the hottest are
+ * found, whoever owns them, and others could not claim what is theirs.
  *
  * Which fast node each page goes to is known from the table (target.c).  If that one has no
  * room, the next one that has some is taken, and only if none has any, room is made by
@@ -526,7 +528,7 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 	if (work->full || regret != KPROMOTED_REGRETS_FEW)
 		p->patience = 0;
 	/* What is exchanged has to be hotter. */
-	if (regret != KPROMOTED_REGRETS_FEW)
+	if (regret != KPROMOTED_REGRETS_FEW && !kpromoted_shares_by_weight(&p->shares))
 		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
 							      kpromoted_longest()));
 }
@@ -721,10 +723,14 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		   max(kpromoted_shares_by_weight(&p->shares) ? least : threshold, points));
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
 	/*
-	 * Only what the scanners have found since says something about the window.
+	 * By weight, pages have to be found although there are hotter ones of others.
+	 * Else only what the scanners have found since says something about the window.
 	 * Under pressure too little is wanted rather than found.
 	 */
-	if (scanned && (wanted > budget || !p->strained))
+	if (kpromoted_shares_by_weight(&p->shares))
+		kpromoted_ask_window(p, min(kpromoted_most(p),
+					    kpromoted_window_longest(kpromoted_longest())));
+	else if (scanned && (wanted > budget || !p->strained))
 		kpromoted_ask_window(p, kpromoted_window(p->window_ms, kpromoted_longest(),
 							 kpromoted_most(p), warm, wanted,
 							 budget));

@@ -632,10 +632,10 @@ static void test_shares(void)
 	try_shares("", 0);
 }
 
-/* Who has more weight has colder pages, too cold for all of them to be found in each look. */
+/* Who has more weight has colder pages, too cold for the windows that the hotter ones do with. */
 static void test_colder(void)
 {
-	try_shares(", also of colder pages", 30);
+	try_shares(", also of colder pages", 100);
 }
 
 /* The same in a tree: half for q, and of the other half one tenth and nine */
