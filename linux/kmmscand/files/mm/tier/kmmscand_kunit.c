@@ -49,12 +49,22 @@ static void aged_test(struct kunit *test)
 	/* Two looks, and four epochs later the next two */
 	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 10, 2), 0x01);
 	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 11, 2), 0x02);
+	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 12, 2), 0x02);
 	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 17, 2), 0x02);
 	KUNIT_EXPECT_EQ(test, hotness_aged_close(record, 18, 2), 0x04);
 	/* The stamp wraps. */
 	KUNIT_EXPECT_EQ(test, hotness_aged(255 << 8 | 0x01, 1, 0), 0x04);
 	/* What the sweep is for: without it the page would look hot again. */
 	KUNIT_EXPECT_EQ(test, hotness_aged(record, (10 + 256 + 1) & 0xff, 0), 0x02);
+}
+
+static void retracted_test(struct kunit *test)
+{
+	/* It is as if the page had been found before and not since. */
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x210f, 0), 0x1f03);
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x210f, 2), 0x1903);
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x2143, 1), 0x1501);
+	KUNIT_EXPECT_EQ(test, hotness_retracted(0x2103, 0), 0);
 }
 
 static void lanes_test(struct kunit *test)
@@ -101,6 +111,8 @@ static void pick_test(struct kunit *test)
 	/* All can be afforded, but for what is below the least score. */
 	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 3, 100, &hot), 3);
 	KUNIT_EXPECT_EQ(test, hot, 100);
+	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 0, 10000, &hot), 1);
+	KUNIT_EXPECT_EQ(test, hot, 1100);
 	/* The hottest first */
 	KUNIT_EXPECT_EQ(test, kpromoted_pick(&histogram, 3, 99, &hot), 4);
 	KUNIT_EXPECT_EQ(test, hot, 50);
@@ -133,6 +145,7 @@ static void window_test(struct kunit *test)
 	/* Too few */
 	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, period, 250, 250, 1000), 80);
 	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, 0, 0, 1000), period / 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 4000, 4000, 0, 0, 1000), 8 * least);
 	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 4, period, period, 0, 0, 1000), period);
 	/* While pages are exchanged windows stay close, and short. */
 	KUNIT_EXPECT_EQ(test, kpromoted_window_exchange(period), period / 8);
@@ -604,11 +617,6 @@ static void table_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, hotness_retract(pfn, epoch + 1, 0), 5);
 	KUNIT_EXPECT_EQ_MSG(test, hotness_retract(pfn, epoch + 1, 0), 0, "retracted twice");
 	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 3);
-	/* It is as if it had been found before and not since. */
-	KUNIT_EXPECT_EQ(test, hotness_retracted(0x210f, 0), 0x1f03);
-	KUNIT_EXPECT_EQ(test, hotness_retracted(0x210f, 2), 0x1903);
-	KUNIT_EXPECT_EQ(test, hotness_retracted(0x2143, 1), 0x1501);
-	KUNIT_EXPECT_EQ(test, hotness_retracted(0x2103, 0), 0);
 
 	/* Others add to what the scanner has begun, and begin nothing. */
 	hotness_forget(pfn, 1);
@@ -986,6 +994,7 @@ static void confirm_expire_test(struct kunit *test)
 static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(score_test),
 	KUNIT_CASE(aged_test),
+	KUNIT_CASE(retracted_test),
 	KUNIT_CASE(lanes_test),
 	KUNIT_CASE(pick_test),
 	KUNIT_CASE(window_test),

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0
+"""KUnit cases of decisions that depend on their arguments only, in user space, and broken.
+
+The kernel runs the same cases (CONFIG_KMMSCAND_KUNIT_TEST).  Here decisions are changed, one in
+one place at a time, and some case has to notice.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = tuple(ROOT / "linux" / room / "files/mm/tier" for room in ("promote", "kmmscand"))
+# Cases of each file, up to those that need the kernel
+CASES = (
+    ("kmmscand_kunit.c", "static void score_test", "static unsigned int next_shift"),
+    ("share_kunit.c", "#define NR_CLAIMS", "static void interval_test"),
+)
+# What the headers include; tests/kunit/test.h has it
+STUBS = ("bitops", "compiler", "list", "math", "minmax", "nodemask", "tier", "types")
+HEADERS = ("policy.h", "hotness.h", "share.h", "bounce.h")
+
+# Header, what it says, and what it must not say
+MUTATIONS = (
+    ("policy.h", "*hot && *hot + histogram", "*hot + histogram"),
+    ("policy.h", "> budget)\n\t\t\tbreak", ">= budget)\n\t\t\tbreak"),
+    ("policy.h", "score >= max(min_score, 1U)", "score >= min_score"),
+    ("policy.h", "return exchanging ? min(patience + 1", "return true ? min(patience + 1"),
+    ("policy.h", "exchanging && patience < KPROMOTED_PATIENCE", "exchanging"),
+    ("policy.h", "exchanging && patience < KPROMOTED_PATIENCE", "false"),
+    ("policy.h", "kpromoted_window_longest(period_ms) / 2, kpromoted", "period_ms, kpromoted"),
+    ("policy.h", "min(least + 1, (unsigned int)HOTNESS_MAX_SCORE)", "least + 1"),
+    ("policy.h", "return exchanging ? kpromoted_regret_score(least) : least", "return least"),
+    ("policy.h", "hot > 2 * budget", "hot > budget"),
+    ("policy.h", "warm < budget / 2", "warm < budget"),
+    ("policy.h", "next / KPROMOTED_WINDOW_STEP)", "0)"),
+    ("policy.h", "next * KPROMOTED_WINDOW_STEP)", "~0UL)"),
+    ("policy.h", "clamp(next, least, max(most, least))", "clamp(next, least, period_ms)"),
+    ("policy.h", "backoff->failed > backoff->moved", "backoff->failed"),
+    ("policy.h", "if (!backoff->shift || ++backoff->epochs", "if (++backoff->epochs"),
+    ("policy.h", "regrets->regretted < KPROMOTED_REGRET_MIN", "false"),
+    ("policy.h", "regrets->demoted / KPROMOTED_REGRET_LIMIT", "regrets->demoted"),
+    ("policy.h", "<= regrets->demoted / KPROMOTED_REGRET_SHARE", "<= regrets->demoted"),
+    ("policy.h", "\tregrets->regretted = 0;\n", ""),
+    ("policy.h", "regret != KPROMOTED_REGRETS_FEW)\n\t\texchange", "false)\n\t\texchange"),
+    ("policy.h", "else if (full)\n", "else if (false)\n"),
+    ("policy.h", "used >= exchange && !careful", "used >= exchange"),
+    ("policy.h", "used >= exchange && !careful", "!careful"),
+    ("policy.h", "min(4 * exchange, most)", "4 * exchange"),
+    ("policy.h", "return max(exchange, KPROMOTED_BATCH)", "return exchange"),
+    ("policy.h", "MANY && exchange <= KPROMOTED_BATCH", "MANY"),
+    ("policy.h", "MANY && exchange <= KPROMOTED_BATCH", "MANY && false"),
+    ("policy.h", "exchange <= KPROMOTED_BATCH", "exchange < KPROMOTED_BATCH"),
+    ("policy.h", "pressure->warm + pressure->warm / 2 + KPROMOTED_NEWS", "~0UL"),
+    (
+        "policy.h",
+        "if (regret != KPROMOTED_REGRETS_MANY)\n\t\t\tpressure",
+        "if (true)\n\t\t\tpressure",
+    ),
+    ("policy.h", "clamp(2 * pressure->hold,", "clamp(pressure->hold,"),
+    ("policy.h", "pressure->hold -= !!pressure->hold", "pressure->hold -= 0"),
+    ("policy.h", "if (!relent || !(warm", "if (!(warm"),
+    ("policy.h", "!(warm || close)", "!warm"),
+    ("policy.h", "++pressure->calm < KPROMOTED_CALM", "false"),
+    ("bounce.h", "age_ms < TIER_BOUNCE_MIN_MSECS", "false"),
+    ("bounce.h", "bounce && age_ms < TIER_BOUNCE_MAX_MSECS", "age_ms < TIER_BOUNCE_MAX_MSECS"),
+    ("bounce.h", "promoted < fast_pages / 4", "true"),
+    ("bounce.h", "age_ms < TIER_BOUNCE_MAX_MSECS && promoted", "promoted"),
+    ("bounce.h", "2 * (bounce ? TIER_BOUNCE_MAX_MSECS :", "2 * (0 ? TIER_BOUNCE_MAX_MSECS :"),
+    ("bounce.h", "return TIER_BOUNCE_BOTH", "return TIER_BOUNCE_NEXT"),
+    (
+        "hotness.h",
+        "record << age & 0xff : 0;\n}\n\n/* The same",
+        "record & 0xff : 0;\n}\n\n/* The same",
+    ),
+    ("hotness.h", "age = max(age >> shift, 1U)", "age >>= shift"),
+    ("hotness.h", "if (age > 1)\n", "if (true)\n"),
+    ("hotness.h", "(2 << shift);\n\n\tif (!history)", "2;\n\n\tif (!history)"),
+    ("hotness.h", "for (; !(history & 3); history >>= 2)", "for (; !(history & 1); history >>= 1)"),
+    ("hotness.h", " + ((history & 3) == 3)", ""),
+    (
+        "hotness.h",
+        "((0x100 + oldest) * HOTNESS_ONES - ages) & 0x100",
+        "(oldest * HOTNESS_ONES - ages) & 0x100",
+    ),
+    ("share.h", "\tleft -= given;\n", ""),
+    ("share.h", "weights += claim->weight", "weights += 1"),
+    ("share.h", "claim->granted = 0", "(void)claim"),
+    ("share.h", "return total - left", "return total"),
+    ("share.h", "\t\tmost -= pages[nr];\n", ""),
+    ("share.h", "cut += pages[nr] - most;\n", "cut += pages[nr];\n"),
+)
+
+
+def _copy(directory: Path) -> None:
+    for name in STUBS:
+        path = directory / "linux" / f"{name}.h"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("", encoding="utf-8")
+    (directory / "kunit").mkdir()
+    shutil.copy(ROOT / "tests/kunit/test.h", directory / "kunit")
+    (directory / "fault.h").write_text("", encoding="utf-8")
+    for name in HEADERS:
+        (found,) = (room / name for room in ROOMS if (room / name).exists())
+        shutil.copy(found, directory)
+
+
+def _program(directory: Path) -> None:
+    """The cases and a main() that calls them."""
+    parts = ["#include <kunit/test.h>", *(f'#include "{name}"' for name in HEADERS)]
+    for name, first, last in CASES:
+        text = (ROOMS[1] / name).read_text(encoding="utf-8")
+        parts.append(text[text.index(first) : text.index(last)])
+    tests = re.findall(r"^static void (\w+_test)\(struct kunit \*test\)$", "\n".join(parts), re.M)
+    parts += ["int main(void)", "{", "\tstruct kunit test = {};", ""]
+    parts += [f"\t{name}(&test);" for name in tests]
+    parts += ["\treturn test.failures != 0;", "}", ""]
+    (directory / "decisions.c").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _fails(directory: Path) -> str:
+    """What the cases complain about; compiles them first."""
+    subprocess.run(
+        ["gcc", "-std=gnu11", "-I.", "-o", "decisions", "decisions.c"], cwd=directory, check=True
+    )
+    result = subprocess.run(
+        ["./decisions"], cwd=directory, capture_output=True, text=True, timeout=20, check=False
+    )
+    # What crashes is noticed, too.
+    return result.stdout or (f"exit code {result.returncode}" if result.returncode else "")
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    _copy(tmp_path)
+    _program(tmp_path)
+    return tmp_path
+
+
+def test_the_cases_pass(room: Path) -> None:
+    assert _fails(room) == ""
+
+
+@pytest.mark.parametrize(("header", "says", "must_not"), MUTATIONS)
+def test_a_changed_decision_is_noticed(room: Path, header: str, says: str, must_not: str) -> None:
+    text = (room / header).read_text(encoding="utf-8")
+    assert text.count(says) == 1, f"{header} has changed: {says!r}"
+    (room / header).write_text(text.replace(says, must_not), encoding="utf-8")
+    assert _fails(room)
