@@ -66,6 +66,12 @@ static bool merged(char *area)
 
 static bool ksm_on(char *area)
 {
+	/*
+	 * A page that could not be merged in some passes is looked at in every ninth only, and
+	 * few pages may take turns for ever.
+	 */
+	if (exists(KSM "smart_scan") && set(KSM "smart_scan", "0"))
+		return false;
 	return !set(KSM "run", "1") && !set(KSM "sleep_millisecs", "5") &&
 	       !set(KSM "pages_to_scan", "1000") &&
 	       !madvise(area, NR_EQUAL * PAGE, MADV_MERGEABLE);
