@@ -356,7 +356,7 @@ static void test_forget(void)
 	qsort(pfns, nr, sizeof(*pfns), compare_pfns);
 	change(PCP_HIGH, "8");
 	/* In some epochs, each long enough for the frames to be reused before the next one */
-	ok = !set("scan_period_ms", "500") && !set("promote_rate_mbps", "4");
+	ok = !set("scan_period_ms", "2000") && !set("promote_rate_mbps", "2");
 	ok &= !enable(true);
 	snprintf(comm, sizeof(comm), "kpromoted%d", slow);
 	ok &= set_cpu(thread_pid(comm), 0) && set_cpu(0, 0);
@@ -368,8 +368,8 @@ static void test_forget(void)
 		else
 			moved = used;
 	}
-	/* Two epochs, in which records are fresh */
-	sleep(2);
+	/* Two epochs, in which records are fresh, and a third to promote in */
+	sleep(6);
 	ok &= !enable(false);
 	moved = count_on(cold, len, fast);
 	ksft_print_msg("%lu of %lu hot and %lu cold pages promoted, %lu frames reused\n",
