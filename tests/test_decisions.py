@@ -19,11 +19,16 @@ ROOMS = tuple(ROOT / "linux" / room / "files/mm/tier" for room in ("promote", "k
 # Cases of each file, up to those that need the kernel
 CASES = (
     ("kmmscand_kunit.c", "static void score_test", "static unsigned int next_shift"),
+    ("kmmscand_kunit.c", "static u8 merge_times", "static struct kunit_case"),
     ("share_kunit.c", "#define NR_CLAIMS", "static void interval_test"),
+    ("cache_kunit.c", "static void look_test", "/* Score of a page that is read"),
 )
 # What the headers include; tests/kunit/test.h has it
-STUBS = ("bitops", "compiler", "list", "math", "minmax", "nodemask", "tier", "types")
-HEADERS = ("policy.h", "hotness.h", "share.h", "bounce.h")
+STUBS = (
+    *("bitops", "compiler", "jump_label", "list", "math", "minmax", "nodemask", "pgtable"),
+    *("tier", "types"),
+)
+HEADERS = ("policy.h", "hotness.h", "share.h", "bounce.h", "target.h", "confirm.h", "cache.h")
 
 # Header, what it says, and what it must not say
 MUTATIONS = (
@@ -88,6 +93,49 @@ MUTATIONS = (
         "((0x100 + oldest) * HOTNESS_ONES - ages) & 0x100",
         "(oldest * HOTNESS_ONES - ages) & 0x100",
     ),
+    ("target.h", "if (old && old != TARGET_ANY)", "if (old)"),
+    ("target.h", "if (old && old != TARGET_ANY)", "if (false)"),
+    ("target.h", "return TARGET_WAIT | TARGET_DOUBT", "return TARGET_WAIT"),
+    ("target.h", "== TARGET_WAIT && aim != TARGET_WAIT))", "== TARGET_WAIT))"),
+    ("target.h", "return !again && old", "return old"),
+    (
+        "target.h",
+        "old >= TARGET_ONE_DOUBT ? old - TARGET_ONE_DOUBT",
+        "old & TARGET_DOUBT ? old & ~TARGET_DOUBT",
+    ),
+    ("target.h", "if (was == TARGET_SOLE)", "if (false)"),
+    ("target.h", "if (old & ~aim & TARGET_STRICT)", "if (false)"),
+    ("target.h", "if (aim & ~old & TARGET_STRICT)", "if (false)"),
+    ("target.h", "if ((old & TARGET_AIM) == was)", "if (false)"),
+    ("target.h", "return aim | TARGET_DOUBT;", "return aim;"),
+    ("target.h", "(known & TARGET_STRICT) || (known", "(known"),
+    ("target.h", "|| (known & TARGET_SLOT) == TARGET_WAIT", ""),
+    ("target.h", "slot > TARGET_SLOTS || known >= TARGET_ONE_DOUBT", "slot > TARGET_SLOTS"),
+    ("target.h", "sum < least || ", ""),
+    ("target.h", "sum * TARGET_CLEAR_PCT", "sum * 50"),
+    ("target.h", "u64 sum = 0", "u32 sum = 0"),
+    ("target.h", "if (slot > TARGET_SLOTS || slot == place->home)", "if (slot == place->home)"),
+    ("target.h", "if (!place->home) {", "if (false) {"),
+    ("target.h", "if (slot != next) {", "if (false) {"),
+    ("target.h", "\tplace->next = 0;\n", ""),
+    (
+        "confirm.h",
+        "known >> CONFIRM_STAMP_SHIFT)) < CONFIRM_FRESH",
+        "known >> CONFIRM_STAMP_SHIFT)) <= CONFIRM_FRESH",
+    ),
+    ("confirm.h", "if (!confirm_fresh(old, stamp))", "if (!old)"),
+    ("confirm.h", "if ((old & CONFIRM_VOTES) != CONFIRM_VOTES)\n", ""),
+    ("confirm.h", "return (old & ~CONFIRM_STAMP) | now", "return old"),
+    ("confirm.h", "if ((old & CONFIRM_VOTES) > CONFIRM_VOTE)", "if (false)"),
+    ("confirm.h", "== tag ? 0 : CONFIRM_VOTE", "== tag ? CONFIRM_VOTE : CONFIRM_VOTE"),
+    ("confirm.h", "|| known >> CONFIRM_TAG_SHIFT != tag", ""),
+    ("confirm.h", "known & CONFIRM_VOTES ? known & TARGET_SLOT", "true ? known & TARGET_SLOT"),
+    ("cache.h", "if (!window)", "if (false)"),
+    ("cache.h", "since < window", "since <= window"),
+    ("cache.h", "since < 2 * window", "since <= 2 * window"),
+    ("cache.h", "pos == prev && pos > start", "pos == prev"),
+    ("cache.h", "pos == prev && pos > start", "pos > start"),
+    ("cache.h", "pos > start", "pos >= start"),
     ("share.h", "\tleft -= given;\n", ""),
     ("share.h", "weights += claim->weight", "weights += 1"),
     ("share.h", "claim->granted = 0", "(void)claim"),

@@ -7,22 +7,28 @@
 #define _TIERSHIFT_KUNIT_TEST_H
 
 #include <assert.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 
 typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef struct { int unused; } nodemask_t;
+typedef struct { int unused; } pte_t;
 
 #define U64_MAX		UINT64_MAX
+#define U32_MAX		UINT32_MAX
 #define U16_MAX		UINT16_MAX
 #define TIER_GROUPS	64
 #define tier_fault(name)	false
+#define DECLARE_STATIC_KEY_FALSE(name)	extern bool name
+#define static_branch_unlikely(key)	(*(key))
 
 #define min(a, b) ({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a < _b ? _a : _b; })
 #define max(a, b) ({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a > _b ? _a : _b; })

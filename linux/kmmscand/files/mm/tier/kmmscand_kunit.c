@@ -927,6 +927,8 @@ static void vote_test(struct kunit *test)
 	votes[1] = U32_MAX;
 	votes[2] = U32_MAX / 4;
 	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), 1);
+	votes[2] = U32_MAX;
+	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), TARGET_ANY);
 
 	/* The first clear vote is no move. */
 	KUNIT_EXPECT_FALSE(test, target_settle(&place, TARGET_ANY));
