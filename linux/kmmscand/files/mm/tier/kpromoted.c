@@ -32,8 +32,8 @@
  * the budget smaller (backoff).
  *
  * Memory control groups can have a share of what is promoted, a limit, or nothing (share.c).
- * With shares, windows are as long as close visits allow: in short ones only the hottest are
- * found, whoever owns them, and others could not claim what is theirs.
+ * With shares, windows are as long as close visits allow, half as long without room: in short
+ * ones only the hottest are found, whoever owns them, and others could not claim what is theirs.
  *
  * Which fast node each page goes to is known from the table (target.c).  If that one has no
  * room, the next one that has some is taken, and only if none has any, room is made by

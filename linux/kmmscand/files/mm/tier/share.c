@@ -34,7 +34,7 @@
  *
  * What a group wants is what is fresh in the table.  A group whose pages the scanner has not
  * come to for two epochs wants nothing, so where scanners are slow, groups take turns
- * rather than shares.  Windows do not hide any group's pages (kpromoted.c).
+ * rather than shares.  Windows are kept long, to find the pages of all (kpromoted.c).
  *
  * Locking: all this belongs to the thread of the promoter.  References to groups are kept
  * until the end of the epoch, and longer only for groups that are online and have something
