@@ -152,41 +152,75 @@ void hotness_add_news(void)
 	atomic_fetch_inc_release(&hotness_changes);
 }
 
-/*
+/* What becomes of a record when the page is found accessed; false if that is known */
+static bool hotness_look_record(struct hotness_look *look, u16 record)
+{
+	const unsigned int shift = look->shift;
+	const u8 tick = look->tick;
+	u8 history;
+
+	/* Recorded later already, when another of its mappings was looked at */
+	if ((u8)record && (u8)((record >> 8) - tick - 1) < HOTNESS_FRESH_TICKS)
+		return false;
+	/* The longer the intervals, the fewer bits count: see hotness_score(). */
+	if (look->close)
+		history = hotness_aged_close(record, tick, shift);
+	else
+		history = hotness_aged(record, tick, shift + 1) & (0xff >> shift);
+	if (history & 1)
+		return false;
+	history |= (look->close && tier_fault(ONE_LOOK)) ? 3 : 1;
+	look->old = record;
+	look->new = (u16)tick << 8 | history;
+	look->score = hotness_score(history);
+	return true;
+}
+
+/**
+ * hotness_look_touch - a page was found accessed
+ * @look: started in this read-side critical section
+ * @pfn:  first frame of the folio
+ *
  * Each record stands for itself and orders nothing else, so relaxed atomics will do
  * here and below; the cmpxchg only keeps concurrent updates from getting lost.
+ *
+ * Context: under RCU, also with a page-table lock held.
+ * Return: the score of the page, or 0 if it was recorded before in this period (it
+ * is mapped more than once, or is a large folio mapped by PTEs) or is not tracked.
  */
-static unsigned int hotness_touch_at(unsigned long pfn, u8 tick, unsigned int shift, bool close)
+unsigned int hotness_look_touch(struct hotness_look *look, unsigned long pfn)
 {
-	struct hotness_section *section;
-	unsigned int index, score = 0;
-	u8 history;
-	u16 old, new;
+	struct hotness_section *section = look->section;
+	u16 *record, old;
+
+	if (!section || pfn_to_section_nr(pfn) != look->number) {
+		look->number = pfn_to_section_nr(pfn);
+		section = xa_load(&hotness_sections, look->number);
+		look->section = section;
+		if (!section)
+			return 0;
+	}
+	record = &section->record[pfn & ~PAGE_SECTION_MASK];
+	old = READ_ONCE(*record);
+	do {
+		if ((!look->score || old != look->old) && !hotness_look_record(look, old))
+			return 0;
+	} while (!try_cmpxchg_relaxed(record, &old, look->new));
+
+	hotness_touch_block(section, pfn & ~PAGE_SECTION_MASK, look->tick);
+	return look->score;
+}
+
+/* One page, if there is nothing that it is a neighbour of */
+static unsigned int hotness_touch_one(unsigned long pfn, unsigned int epoch, bool second,
+				      bool close, unsigned int shift)
+{
+	struct hotness_look look;
+	unsigned int score;
 
 	rcu_read_lock();
-	section = hotness_find(pfn, &index);
-	if (!section)
-		goto out;
-
-	old = READ_ONCE(section->record[index]);
-	do {
-		/* Recorded later already, when another of its mappings was looked at */
-		if ((u8)old && (u8)((old >> 8) - tick - 1) < HOTNESS_FRESH_TICKS)
-			goto out;
-		/* The longer the intervals, the fewer bits count: see hotness_score(). */
-		if (close)
-			history = hotness_aged_close(old, tick, shift);
-		else
-			history = hotness_aged(old, tick, shift + 1) & (0xff >> shift);
-		if (history & 1)
-			goto out;
-		history |= (close && tier_fault(ONE_LOOK)) ? 3 : 1;
-		new = (u16)tick << 8 | history;
-	} while (!try_cmpxchg_relaxed(&section->record[index], &old, new));
-
-	hotness_touch_block(section, index, tick);
-	score = hotness_score(history);
-out:
+	hotness_look_start(&look, epoch, second, close, shift);
+	score = hotness_look_touch(&look, pfn);
 	rcu_read_unlock();
 	return score;
 }
@@ -197,12 +231,11 @@ out:
  * @shift: the source looks at this page every 2^@shift epochs, or less often
  *
  * Context: any; only RCU and relaxed atomics are used.
- * Return: the score of the page, or 0 if it was recorded before in this period (it
- * is mapped more than once, or is a large folio mapped by PTEs) or is not tracked.
+ * Return: as hotness_look_touch().
  */
 unsigned int hotness_touch(unsigned long pfn, unsigned int shift)
 {
-	return hotness_touch_at(pfn, hotness_tick(), shift, false);
+	return hotness_touch_one(pfn, hotness_epoch(), true, false, shift);
 }
 
 /**
@@ -213,12 +246,12 @@ unsigned int hotness_touch(unsigned long pfn, unsigned int shift)
  * @shift:  there is a visit every 2^@shift epochs, or less often
  *
  * Context: any; only RCU and relaxed atomics are used.
- * Return: as hotness_touch().
+ * Return: as hotness_look_touch().
  */
 unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
 				 unsigned int shift)
 {
-	return hotness_touch_at(pfn, 2 * epoch + second, shift, true);
+	return hotness_touch_one(pfn, epoch, second, true, shift);
 }
 
 /**

@@ -108,11 +108,58 @@ struct hotness_cursor {
 	struct hotness_filter *filter;
 };
 
+/**
+ * struct hotness_look - pages that a source finds accessed, one after the other
+ * @tick:	of the look, see hotness_look_start()
+ * @close:	it is one of the two of a close visit
+ * @shift:	the source looks every 2^@shift epochs, or less often
+ * @number:	of the section of the last page
+ * @section:	its records, or NULL
+ * @score:	of the last page; 0 if there was none
+ * @old:	record of the last page, as it was found
+ * @new:	and what it became
+ *
+ * Neighbours are in one section, so it is looked up for the first of them only.  It may
+ * go as soon as the read-side critical section of RCU ends in which the look was started.
+ * Many of them have the same record, too, so what follows from it is kept.
+ */
+struct hotness_look {
+	u8 tick;
+	bool close;
+	unsigned int shift;
+	unsigned long number;
+	struct hotness_section *section;
+	unsigned int score;
+	u16 old;
+	u16 new;
+};
+
+/**
+ * hotness_look_start - begin to tell what is found accessed
+ * @look:   on the stack or in what the caller keeps
+ * @epoch:  of the visit; may have ended meanwhile, if @close
+ * @second: it is the second look of a close visit, or the only one of the epoch
+ * @close:  the visit is a close one
+ * @shift:  there is a visit every 2^@shift epochs, or less often
+ *
+ * Context: under RCU, which the caller must not leave before its last hotness_look_touch().
+ */
+static inline void hotness_look_start(struct hotness_look *look, unsigned int epoch, bool second,
+				      bool close, unsigned int shift)
+{
+	*look = (struct hotness_look) {
+		.tick = 2 * epoch + second,
+		.close = close,
+		.shift = shift,
+	};
+}
+
 int hotness_enable(const nodemask_t *slow);
 int hotness_populate(const nodemask_t *slow);
 void hotness_disable(void);
 unsigned int hotness_epoch(void);
 void hotness_next_epoch(void);
+unsigned int hotness_look_touch(struct hotness_look *look, unsigned long pfn);
 unsigned int hotness_touch(unsigned long pfn, unsigned int shift);
 unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
 				 unsigned int shift);

@@ -633,6 +633,41 @@ static void table_test(struct kunit *test)
 	kunit_free_frames(pfn, 2);
 }
 
+/* Pages of several sections in turn, each with a record of its own */
+static void look_test(struct kunit *test)
+{
+	nodemask_t nodes = nodemask_of_node(first_memory_node);
+	unsigned long pfn = kunit_alloc_frames(test, 1);
+	/* The last one is beyond all memory. */
+	const unsigned long pfns[] = { pfn, pfn ^ PAGES_PER_SECTION, pfn,
+				       ULONG_MAX >> PAGE_SHIFT, pfn ^ PAGES_PER_SECTION };
+	struct hotness_look look;
+	struct page *other;
+	unsigned int i, j, score[2][ARRAY_SIZE(pfns)];
+
+	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
+	rcu_read_lock();
+	for (i = 0; i < 2; i++) {
+		hotness_look_start(&look, hotness_epoch() + i, true, true, 0);
+		for (j = 0; j < ARRAY_SIZE(pfns); j++)
+			score[i][j] = hotness_look_touch(&look, pfns[j]);
+	}
+	rcu_read_unlock();
+	hotness_disable();
+	kunit_free_frames(pfn, 1);
+
+	other = pfn_to_online_page(pfns[1]);
+	if (!other || page_to_nid(other) != first_memory_node)
+		kunit_skip(test, "the neighbour of its section is not there");
+	for (i = 0; i < 2; i++) {
+		KUNIT_EXPECT_EQ(test, score[i][0], i + 1);
+		KUNIT_EXPECT_EQ(test, score[i][1], i + 1);
+		KUNIT_EXPECT_EQ_MSG(test, score[i][2], 0, "counted twice");
+		KUNIT_EXPECT_EQ_MSG(test, score[i][3], 0, "has a record");
+		KUNIT_EXPECT_EQ_MSG(test, score[i][4], 0, "counted twice");
+	}
+}
+
 /* What table_test() expects of old touches is due to the sweep: without it, it is not so. */
 static void sweep_test(struct kunit *test)
 {
@@ -1011,6 +1046,7 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(exchange_test),
 	KUNIT_CASE(shift_test),
 	KUNIT_CASE(table_test),
+	KUNIT_CASE(look_test),
 	KUNIT_CASE(sweep_test),
 	KUNIT_CASE(bounced_test),
 	KUNIT_CASE(blame_test),

@@ -121,6 +121,13 @@
 /* Epoch in which MGLRU has cleared the bit of an upper-level entry the last time */
 static unsigned int kmmscand_table_aged;
 
+/* The youngest generation of the last folio's memcg and node.  Neighbours have the same. */
+struct kmmscand_youngest {
+	struct mem_cgroup *memcg;
+	int nid;			/* or NUMA_NO_NODE */
+	int gen;
+};
+
 struct kmmscand_walk {
 	struct kmmscand_pass *pass;
 	enum kmmscand_look look;
@@ -134,6 +141,11 @@ struct kmmscand_walk {
 	 */
 	unsigned long slow_start;
 	unsigned long slow_len;
+
+	/* Of this page table: the epoch to which belongs what is found, and what is known */
+	unsigned int epoch;
+	struct hotness_look table;
+	struct kmmscand_youngest youngest;
 
 	bool cleared;			/* Accessed bits, so flush the TLB */
 
@@ -181,17 +193,45 @@ static void kmmscand_slow_range(struct kmmscand_walk *w)
 	}
 }
 
-static bool kmmscand_folio_slow(struct kmmscand_walk *w, struct folio *folio)
+/* vm_normal_folio(), for a present entry of what test_walk has not left out */
+static __always_inline struct folio *kmmscand_folio(struct vm_area_struct *vma,
+						    unsigned long addr, pte_t pte)
+{
+	/* Where entries say that they are special, all others have a struct page. */
+	if (!IS_ENABLED(CONFIG_ARCH_HAS_PTE_SPECIAL) || pte_special(pte) || pte_devmap(pte))
+		return vm_normal_folio(vma, addr, pte);
+	return pfn_folio(pte_pfn(pte));
+}
+
+static __always_inline bool kmmscand_folio_slow(struct kmmscand_walk *w, struct folio *folio)
 {
 	return folio && node_isset(folio_nid(folio), w->pass->nodes->slow) &&
 	       !folio_is_zone_device(folio);
 }
 
+#ifdef CONFIG_LRU_GEN
+/* Under RCU, which keeps the memcg. */
+static __always_inline int kmmscand_youngest_gen(struct kmmscand_walk *w, struct folio *folio)
+{
+	struct mem_cgroup *memcg = folio_memcg(folio);
+	int nid = folio_nid(folio);
+
+	if (w->youngest.memcg != memcg || w->youngest.nid != nid) {
+		const struct lruvec *lruvec = folio_lruvec(folio);
+
+		w->youngest.memcg = memcg;
+		w->youngest.nid = nid;
+		w->youngest.gen = lru_gen_from_seq(READ_ONCE(lruvec->lrugen.max_seq));
+	}
+	return w->youngest.gen;
+}
+#endif
+
 /*
  * We took the Accessed bit away: leave word for reclaim, and for DAMON and page_idle,
  * which ask for the bit or the lack of PG_idle.
  */
-static void kmmscand_hand_back(struct folio *folio)
+static __always_inline void kmmscand_hand_back(struct kmmscand_walk *w, struct folio *folio)
 {
 	if (tier_fault(YOUNG))
 		return;
@@ -212,9 +252,10 @@ static void kmmscand_hand_back(struct folio *folio)
 		}
 		/*
 		 * The generation may change just now, and the folio may move to
-		 * another memcg.  Then it is activated once too often.
+		 * another memcg.  Then it is activated once too often, or not at all
+		 * although a generation has just begun.
 		 */
-		if (gen != lru_gen_from_seq(READ_ONCE(folio_lruvec(folio)->lrugen.max_seq))) {
+		if (gen != kmmscand_youngest_gen(w, folio)) {
 			folio_clear_lru_refs(folio);
 			folio_activate(folio);
 		}
@@ -229,18 +270,30 @@ static bool kmmscand_begins(enum kmmscand_look look)
 }
 
 /* As in tier_may_promote(), and as cheap as it must be here */
-static bool kmmscand_may_move(struct folio *folio)
+static __always_inline bool kmmscand_may_move(struct folio *folio)
 {
 	return !folio_test_unevictable(folio) && !folio_test_ksm(folio) &&
 	       !(folio_is_file_lru(folio) && folio_test_dirty(folio)) &&
 	       !folio_maybe_dma_pinned(folio);
 }
 
+/* The caller is under RCU, and must not leave it before it has done with the page table. */
+static void kmmscand_start_table(struct kmmscand_walk *w)
+{
+	const struct kmmscand_pass *pass = w->pass;
+	const bool since = w->look == KMMSCAND_SINCE;
+
+	w->epoch = since ? hotness_epoch() : pass->looked;
+	hotness_look_start(&w->table, w->epoch, w->look != KMMSCAND_FIRST, !since, pass->shift);
+	w->youngest.nid = NUMA_NO_NODE;
+}
+
 /*
  * A slow folio was found accessed.  Called under the page-table lock, so the
  * mapping keeps the folio alive, and under RCU.  True if it may be promoted soon.
+ * Inlined, as are those that it calls: most of what a scanner executes is here.
  */
-static bool kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
+static __always_inline bool kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 {
 	struct kmmscand_pass *pass = w->pass;
 	unsigned long pfn = folio_pfn(folio);
@@ -248,21 +301,16 @@ static bool kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 
 	w->cleared = true;
 	pass->young++;
-	kmmscand_hand_back(folio);
+	kmmscand_hand_back(w, folio);
 	if (w->look == KMMSCAND_CLEAR || w->look == KMMSCAND_AGAIN || !kmmscand_may_move(folio))
 		return false;
 	/* Where to?  Nothing is promoted before that is known. */
 	if (pass->vote == TARGET_WAIT)
 		return false;
 	if (target_matters())
-		hotness_aim(pfn, w->look == KMMSCAND_SINCE ? hotness_epoch() : pass->looked,
-			    w->look != KMMSCAND_FIRST, w->aim,
+		hotness_aim(pfn, w->epoch, w->look != KMMSCAND_FIRST, w->aim,
 			    folio_likely_mapped_shared(folio) ? w->was : TARGET_SOLE);
-	if (w->look == KMMSCAND_SINCE)
-		score = hotness_touch(pfn, pass->shift);
-	else
-		score = hotness_touch_close(pfn, pass->looked, w->look == KMMSCAND_SECOND,
-					    pass->shift);
+	score = hotness_look_touch(&w->table, pfn);
 	/* A page is counted once in a pass. */
 	if (!score || w->look == KMMSCAND_FIRST)
 		return false;
@@ -298,7 +346,7 @@ static bool kmmscand_fast(struct kmmscand_walk *w, struct folio *folio)
 static void kmmscand_fast_cleared(struct kmmscand_walk *w, struct folio *folio)
 {
 	w->cleared = true;
-	kmmscand_hand_back(folio);
+	kmmscand_hand_back(w, folio);
 }
 
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
@@ -340,6 +388,7 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	folio = vm_normal_folio_pmd(vma, addr, pmd);
 	if (!kmmscand_folio_slow(w, folio)) {
 		rcu_read_lock();
+		kmmscand_start_table(w);
 		if (w->sideways != NUMA_NO_NODE && pmd_young(pmd) && kmmscand_fast(w, folio) &&
 		    pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
 			kmmscand_fast_cleared(w, folio);
@@ -348,6 +397,7 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	}
 
 	rcu_read_lock();
+	kmmscand_start_table(w);
 	if (pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp)) {
 		touched = w->pass->touched;
 		kmmscand_accessed(w, folio);
@@ -499,6 +549,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	 * read-side critical section, which pte_unmap_unlock() will leave.
 	 */
 	__acquire(RCU);		/* for sparse; the former lacks it */
+	kmmscand_start_table(w);
 	if (w->aim == TARGET_ANY && w->look != KMMSCAND_CLEAR)
 		kmmscand_aim_table(w, vma, start_pte, addr, end);
 	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
@@ -518,7 +569,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			if (!sideways)
 				continue;
 		}
-		folio = vm_normal_folio(vma, addr, ptent);
+		folio = kmmscand_folio(vma, addr, ptent);
 		if (!kmmscand_folio_slow(w, folio)) {
 			if (sideways && pte_young(ptent) && kmmscand_fast(w, folio) &&
 			    ptep_clear_young_notify(vma, addr, pte))
