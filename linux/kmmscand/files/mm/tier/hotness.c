@@ -4,7 +4,7 @@
  *
  * The table is the only memory of who is hot, and the only thing that sources of
  * hotness (the scanner, MGLRU's page-table walks) and promoters share: sources call
- * hotness_touch(), promoters ask hotness_count() how many pages have which score and
+ * hotness_look_touch(), promoters ask hotness_count() how many pages have which score and
  * hotness_select() for those that they can afford.  There are no lists of pages, so
  * there is nothing to allocate, to deduplicate or to bound.  The table holds no folio
  * pointers and no references, and a record is updated by one cmpxchg, which is fine
@@ -193,6 +193,7 @@ unsigned int hotness_look_touch(struct hotness_look *look, unsigned long pfn)
 	struct hotness_section *section = look->section;
 	u16 *record, old;
 
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "the section is kept, but not by RCU");
 	if (!section || pfn_to_section_nr(pfn) != look->number) {
 		look->number = pfn_to_section_nr(pfn);
 		section = xa_load(&hotness_sections, look->number);

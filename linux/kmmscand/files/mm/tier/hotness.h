@@ -115,9 +115,9 @@ struct hotness_cursor {
  * @shift:	the source looks every 2^@shift epochs, or less often
  * @number:	of the section of the last page
  * @section:	its records, or NULL
- * @score:	of the last page; 0 if there was none
- * @old:	record of the last page, as it was found
- * @new:	and what it became
+ * @score:	of the last page for which it had to be computed; 0 if there was none
+ * @old:	record of that page, as it was found
+ * @new:	and what it becomes
  *
  * Neighbours are in one section, so it is looked up for the first of them only.  It may
  * go as soon as the read-side critical section of RCU ends in which the look was started.
@@ -137,7 +137,7 @@ struct hotness_look {
 /**
  * hotness_look_start - begin to tell what is found accessed
  * @look:   on the stack or in what the caller keeps
- * @epoch:  of the visit; may have ended meanwhile, if @close
+ * @epoch:  of the visit; may have ended meanwhile
  * @second: it is the second look of a close visit, or the only one of the epoch
  * @close:  the visit is a close one
  * @shift:  there is a visit every 2^@shift epochs, or less often

@@ -633,39 +633,49 @@ static void table_test(struct kunit *test)
 	kunit_free_frames(pfn, 2);
 }
 
-/* Pages of several sections in turn, each with a record of its own */
+/* What is kept from one page to the next is that of no other one. */
 static void look_test(struct kunit *test)
 {
 	nodemask_t nodes = nodemask_of_node(first_memory_node);
-	unsigned long pfn = kunit_alloc_frames(test, 1);
-	/* The last one is beyond all memory. */
-	const unsigned long pfns[] = { pfn, pfn ^ PAGES_PER_SECTION, pfn,
-				       ULONG_MAX >> PAGE_SHIFT, pfn ^ PAGES_PER_SECTION };
+	unsigned long pfn = kunit_alloc_frames(test, 2), other = pfn ^ PAGES_PER_SECTION;
+	const unsigned long beyond = ULONG_MAX >> PAGE_SHIFT;	/* all memory */
+	const struct {
+		unsigned int look;
+		unsigned long pfn;
+		unsigned int score;
+		const char *msg;
+	} touches[] = {
+		{ 0, pfn, 1, "the first" },
+		{ 0, beyond, 0, "without a section" },
+		{ 0, beyond, 0, "the same again" },
+		{ 0, other, 1, "of another section" },
+		{ 0, pfn, 0, "counted twice" },
+		{ 1, pfn + 1, 1, "as the first, in a later look" },
+		{ 1, pfn, 2, "with another history" },
+		{ 1, pfn + 1, 0, "counted twice" },
+		{ 1, other, 2, "of another section, with the same history" },
+	};
+	unsigned int i, score[ARRAY_SIZE(touches)];
 	struct hotness_look look;
-	struct page *other;
-	unsigned int i, j, score[2][ARRAY_SIZE(pfns)];
+	struct page *page;
 
 	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
 	rcu_read_lock();
-	for (i = 0; i < 2; i++) {
-		hotness_look_start(&look, hotness_epoch() + i, true, true, 0);
-		for (j = 0; j < ARRAY_SIZE(pfns); j++)
-			score[i][j] = hotness_look_touch(&look, pfns[j]);
+	for (i = 0; i < ARRAY_SIZE(touches); i++) {
+		if (!i || touches[i].look != touches[i - 1].look)
+			hotness_look_start(&look, hotness_epoch() + touches[i].look, true, true,
+					   0);
+		score[i] = hotness_look_touch(&look, touches[i].pfn);
 	}
 	rcu_read_unlock();
 	hotness_disable();
-	kunit_free_frames(pfn, 1);
+	kunit_free_frames(pfn, 2);
 
-	other = pfn_to_online_page(pfns[1]);
-	if (!other || page_to_nid(other) != first_memory_node)
+	page = pfn_to_online_page(other);
+	if (!page || page_to_nid(page) != first_memory_node)
 		kunit_skip(test, "the neighbour of its section is not there");
-	for (i = 0; i < 2; i++) {
-		KUNIT_EXPECT_EQ(test, score[i][0], i + 1);
-		KUNIT_EXPECT_EQ(test, score[i][1], i + 1);
-		KUNIT_EXPECT_EQ_MSG(test, score[i][2], 0, "counted twice");
-		KUNIT_EXPECT_EQ_MSG(test, score[i][3], 0, "has a record");
-		KUNIT_EXPECT_EQ_MSG(test, score[i][4], 0, "counted twice");
-	}
+	for (i = 0; i < ARRAY_SIZE(touches); i++)
+		KUNIT_EXPECT_EQ_MSG(test, score[i], touches[i].score, "%s", touches[i].msg);
 }
 
 /* What table_test() expects of old touches is due to the sweep: without it, it is not so. */

@@ -194,11 +194,13 @@ static void kmmscand_slow_range(struct kmmscand_walk *w)
 }
 
 /* vm_normal_folio(), for a present entry of what test_walk has not left out */
-static __always_inline struct folio *kmmscand_folio(struct vm_area_struct *vma,
+static __always_inline struct folio *kmmscand_folio(struct kmmscand_walk *w,
+						    struct vm_area_struct *vma,
 						    unsigned long addr, pte_t pte)
 {
-	/* Where entries say that they are special, all others have a struct page. */
-	if (!IS_ENABLED(CONFIG_ARCH_HAS_PTE_SPECIAL) || pte_special(pte) || pte_devmap(pte))
+	/* Where entries say that they are special, all others of our frames have a page. */
+	if (!IS_ENABLED(CONFIG_ARCH_HAS_PTE_SPECIAL) || pte_special(pte) || pte_devmap(pte) ||
+	    pte_pfn(pte) - w->slow_start >= w->slow_len)
 		return vm_normal_folio(vma, addr, pte);
 	return pfn_folio(pte_pfn(pte));
 }
@@ -217,7 +219,7 @@ static __always_inline int kmmscand_youngest_gen(struct kmmscand_walk *w, struct
 	int nid = folio_nid(folio);
 
 	if (w->youngest.memcg != memcg || w->youngest.nid != nid) {
-		const struct lruvec *lruvec = folio_lruvec(folio);
+		const struct lruvec *lruvec = mem_cgroup_lruvec(memcg, folio_pgdat(folio));
 
 		w->youngest.memcg = memcg;
 		w->youngest.nid = nid;
@@ -277,7 +279,10 @@ static __always_inline bool kmmscand_may_move(struct folio *folio)
 	       !folio_maybe_dma_pinned(folio);
 }
 
-/* The caller is under RCU, and must not leave it before it has done with the page table. */
+/*
+ * The caller is under RCU, and must not leave it before it has done with the page table.
+ * An epoch that begins meanwhile begins with the next one.
+ */
 static void kmmscand_start_table(struct kmmscand_walk *w)
 {
 	const struct kmmscand_pass *pass = w->pass;
@@ -291,7 +296,7 @@ static void kmmscand_start_table(struct kmmscand_walk *w)
 /*
  * A slow folio was found accessed.  Called under the page-table lock, so the
  * mapping keeps the folio alive, and under RCU.  True if it may be promoted soon.
- * Inlined, as are those that it calls: most of what a scanner executes is here.
+ * Inlined, as are the small ones that it calls: most of what a scanner executes is here.
  */
 static __always_inline bool kmmscand_accessed(struct kmmscand_walk *w, struct folio *folio)
 {
@@ -387,9 +392,11 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	/* NULL for the huge zero folio */
 	folio = vm_normal_folio_pmd(vma, addr, pmd);
 	if (!kmmscand_folio_slow(w, folio)) {
+		if (w->sideways == NUMA_NO_NODE || !pmd_young(pmd))
+			return;
 		rcu_read_lock();
 		kmmscand_start_table(w);
-		if (w->sideways != NUMA_NO_NODE && pmd_young(pmd) && kmmscand_fast(w, folio) &&
+		if (kmmscand_fast(w, folio) &&
 		    pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
 			kmmscand_fast_cleared(w, folio);
 		rcu_read_unlock();
@@ -569,7 +576,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			if (!sideways)
 				continue;
 		}
-		folio = kmmscand_folio(vma, addr, ptent);
+		folio = kmmscand_folio(w, vma, addr, ptent);
 		if (!kmmscand_folio_slow(w, folio)) {
 			if (sideways && pte_young(ptent) && kmmscand_fast(w, folio) &&
 			    ptep_clear_young_notify(vma, addr, pte))
