@@ -78,5 +78,6 @@ struct kunit {
 #define KUNIT_EXPECT_FALSE(test, a)		KUNIT_CHECK(test, !!(a), ==, false)
 #define KUNIT_EXPECT_EQ_MSG(test, a, b, ...)	KUNIT_EXPECT_EQ(test, a, b)
 #define KUNIT_EXPECT_LE_MSG(test, a, b, ...)	KUNIT_EXPECT_LE(test, a, b)
+#define KUNIT_EXPECT_FALSE_MSG(test, a, ...)	KUNIT_EXPECT_FALSE(test, a)
 
 #endif /* _TIERSHIFT_KUNIT_TEST_H */

@@ -419,6 +419,56 @@ static void regrets_test(struct kunit *test)
 			KPROMOTED_REGRETS_TOO_MANY);
 }
 
+/* In @epochs epochs, pages that are warm in a window; is one of them a change? */
+static bool changed_in(struct kpromoted_steady *steady, unsigned int epochs,
+		       unsigned int window_ms, unsigned long warm)
+{
+	bool changed = false;
+
+	while (epochs--)
+		changed |= kpromoted_changed(steady, true, window_ms, warm);
+	return changed;
+}
+
+static void changed_test(struct kunit *test)
+{
+	const unsigned long warm = KPROMOTED_CHANGE_MIN;
+	const unsigned int epochs = KPROMOTED_CHANGE_EPOCHS;
+	struct kpromoted_steady steady = {};
+
+	KUNIT_EXPECT_FALSE_MSG(test, changed_in(&steady, 1, 60, warm), "the first");
+	KUNIT_EXPECT_FALSE_MSG(test, changed_in(&steady, 1, 60, 5 * warm), "one of the first");
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, epochs, 60, 5 * warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, 20 * warm));
+	KUNIT_EXPECT_TRUE(test, changed_in(&steady, 1, 60, 80 * warm + 1));
+	KUNIT_EXPECT_FALSE_MSG(test, changed_in(&steady, 9, 60, 80 * warm + 1), "again");
+	/* Nothing at all says nothing. */
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 100, 60, 0));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, 320 * warm));
+	/* If it becomes less, that counts, but not at once. */
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 2, 60, warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, 320 * warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 100, 60, warm));
+	KUNIT_EXPECT_TRUE(test, changed_in(&steady, 1, 16, 5 * warm));
+
+	/* What is found in short windows says nothing about longer ones. */
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 100, 16, warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, epochs, 60, 80 * warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 100, 16, warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, epochs, 17, 80 * warm));
+
+	/* With room nothing is regretted. */
+	KUNIT_EXPECT_FALSE(test, kpromoted_changed(&steady, false, 16, 500 * warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 16, 500 * warm));
+
+	/* A few pages are no change. */
+	steady = (struct kpromoted_steady) {};
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, epochs, 60, 1));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, warm - 1));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 100, 60, 1));
+	KUNIT_EXPECT_TRUE(test, changed_in(&steady, 1, 60, warm));
+}
+
 #define EXCHANGE_MOST	(16 * KPROMOTED_BATCH)
 
 static unsigned long exchange_next(unsigned long exchange, unsigned long used, bool full,
@@ -782,6 +832,9 @@ static void bounced_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, regretted(groups, slow, 3), 1);
 	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "counted twice");
 	KUNIT_EXPECT_EQ(test, groups->group[0].warm, 4);
+	__tier_folio_demoted(dst, src);
+	tier_demoted_forget(slow);
+	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "forgotten");
 
 	/* Of this group more is demanded than of others. */
 	groups->group[0].points = 1;
@@ -1053,6 +1106,7 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(news_test),
 	KUNIT_CASE(regrets_test),
 	KUNIT_CASE(regrets_limits_test),
+	KUNIT_CASE(changed_test),
 	KUNIT_CASE(exchange_test),
 	KUNIT_CASE(shift_test),
 	KUNIT_CASE(table_test),

@@ -26,6 +26,9 @@
  * are short, or pages that are warm by chance are exchanged for others.  After a long time
  * without strain, what is on the fast node may be so cold that longer ones are tried.
  *
+ * When much more is warm than lately, other pages are hot than before, and what was demoted
+ * until then was demoted rightly.
+ *
  * A target that stays full raises the threshold further (pressure).  If too many pages that
  * have been demoted are hot again soon, that is done only for the memory control groups for
  * which most was promoted: somebody else's pages may be worth it.  Migrations that fail make
@@ -102,6 +105,7 @@ struct kpromoted {
 	struct hotness_groups groups;	/* what is asked of them, and found */
 	unsigned long promoted[TIER_GROUPS];	/* from the node; too much for the stack */
 	struct kpromoted_regrets regrets;
+	struct kpromoted_steady steady;
 	unsigned long regretted;	/* base pages since the beginning */
 	struct kpromoted_backoff backoff;
 	struct kpromoted_shares shares;
@@ -710,6 +714,11 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		warm += group->warm;
 		if (group->warm)
 			points = min(points, group->points);
+	}
+	/* What was demoted before the change may well be hot now. */
+	if (kpromoted_changed(&p->steady, p->exchanging, p->window_ms, warm)) {
+		tier_demoted_forget(p->nid);
+		p->groups.regretted = 0;
 	}
 	least += p->pressure.score;
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)

@@ -249,6 +249,59 @@ kpromoted_regrets_update(struct kpromoted_regrets *regrets, unsigned long demote
 	return ret;
 }
 
+/**
+ * struct kpromoted_steady - what has been found lately, while pages were exchanged
+ * @window_ms:	the last window
+ * @warm:	base pages that were warm, the most of late
+ * @epochs:	in which some were, since the window became longer
+ */
+struct kpromoted_steady {
+	unsigned int window_ms;
+	unsigned long warm;
+	unsigned int epochs;
+};
+
+/* So many times as many pages are warm as lately, and more than can be exchanged at first. */
+#define KPROMOTED_CHANGE_TIMES	4
+#define KPROMOTED_CHANGE_MIN	2048UL
+/* Epochs that tell what is usual */
+#define KPROMOTED_CHANGE_EPOCHS	8U
+
+/**
+ * kpromoted_changed - are other pages hot than before?
+ * @steady:     updated
+ * @exchanging: as in kpromoted_patience(); else there is nothing to regret
+ * @window_ms:  in which pages were found
+ * @warm:       base pages that were
+ *
+ * When a program begins with something else, of what was demoted as cold before some is hot.
+ * That demotion has chosen badly does not follow.  The change shows by the number of warm
+ * pages on the slow node.  Where as hot pages go to and fro, it stays as it is.
+ *
+ * A longer window finds more of the same, so for some time after it nothing is a change.
+ */
+static inline bool kpromoted_changed(struct kpromoted_steady *steady, bool exchanging,
+				     unsigned int window_ms, unsigned long warm)
+{
+	bool changed;
+
+	if (!exchanging) {
+		*steady = (struct kpromoted_steady) {};
+		return false;
+	}
+	/* That is mostly because nobody was due. */
+	if (!warm)
+		return false;
+	if (window_ms > steady->window_ms)
+		steady->epochs = 0;
+	changed = steady->epochs >= KPROMOTED_CHANGE_EPOCHS && warm >= KPROMOTED_CHANGE_MIN &&
+		  warm > KPROMOTED_CHANGE_TIMES * steady->warm;
+	steady->epochs = min(steady->epochs + 1, KPROMOTED_CHANGE_EPOCHS);
+	steady->window_ms = window_ms;
+	steady->warm = max(steady->warm * 7 / 8, warm);
+	return changed;
+}
+
 /* Who has promoted one page in so many lately is to blame for what is regretted. */
 #define KPROMOTED_BLAME_SHARE	4
 

@@ -66,6 +66,7 @@ void tier_promoter_put(void);
 unsigned int tier_group(const struct page *page);
 void tier_bounces_age(void);
 bool tier_demoted_take(int nid, unsigned long pfn);
+void tier_demoted_forget(int nid);
 bool tier_would_bounce(int nid, unsigned long pfn);
 unsigned long tier_moved_pages(int nid, unsigned long *promoted);
 bool __tier_wants_headroom(int nid);

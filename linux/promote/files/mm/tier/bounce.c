@@ -18,6 +18,7 @@
  * as hot as what it is demoted for.  A promoter can ask for that before it promotes them.
  *
  * A window for demotions lasts TIER_BOUNCE_MIN_MSECS: what becomes hot later has changed.
+ * A promoter that notices such a change earlier can have them forgotten.
  * One for bounces is longer if fewer pages than a quarter of the fast tier were promoted
  * in it, up to TIER_BOUNCE_MAX_MSECS: on a large fast tier it takes its time until reclaim
  * gets to what was promoted, and a promoter that has been held up goes on with what it has
@@ -253,6 +254,29 @@ bool tier_demoted_take(int nid, unsigned long pfn)
 	}
 	rcu_read_unlock();
 	return found;
+}
+
+/**
+ * tier_demoted_forget - nothing has been demoted to a node lately
+ * @nid: slow node
+ *
+ * What is demoted meanwhile may be forgotten as well.
+ *
+ * Context: a promoter; may sleep.
+ */
+void tier_demoted_forget(int nid)
+{
+	struct tier_bounce_node *node;
+	struct tier_bounce_map *map;
+
+	mutex_lock(&tier_bounce_mutex);
+	map = rcu_dereference_protected(tier_bounce_map, lockdep_is_held(&tier_bounce_mutex));
+	node = map ? &map->node[nid] : NULL;
+	if (node && node->nr_pfns && !node->fast) {
+		bitmap_zero(node->demoted[0], node->nr_pfns);
+		bitmap_zero(node->demoted[1], node->nr_pfns);
+	}
+	mutex_unlock(&tier_bounce_mutex);
 }
 
 /**
