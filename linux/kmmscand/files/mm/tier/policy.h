@@ -265,7 +265,7 @@ struct kpromoted_steady {
 #define KPROMOTED_CHANGE_TIMES	4
 #define KPROMOTED_CHANGE_MIN	2048UL
 /* Epochs that tell what is usual */
-#define KPROMOTED_CHANGE_EPOCHS	8U
+#define KPROMOTED_CHANGE_EPOCHS	4U
 
 /**
  * kpromoted_changed - are other pages hot than before?
