@@ -442,9 +442,15 @@ static void changed_test(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, 20 * warm));
 	KUNIT_EXPECT_TRUE(test, changed_in(&steady, 1, 60, 80 * warm + 1));
 	KUNIT_EXPECT_FALSE_MSG(test, changed_in(&steady, 9, 60, 80 * warm + 1), "again");
+	/* Not so soon after another one, which room does not change. */
+	steady.warm = warm;
+	KUNIT_EXPECT_FALSE(test, kpromoted_changed(&steady, false, 60, 0));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, KPROMOTED_CHANGE_REST - 12, 60, warm));
+	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, 80 * warm));
 	/* Nothing at all says nothing. */
 	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 100, 60, 0));
 	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, 320 * warm));
+	KUNIT_EXPECT_EQ(test, steady.rest, 0);
 	/* If it becomes less, that counts, but not at once. */
 	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 2, 60, warm));
 	KUNIT_EXPECT_FALSE(test, changed_in(&steady, 1, 60, 320 * warm));

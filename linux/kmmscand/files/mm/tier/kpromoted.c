@@ -691,6 +691,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	p->patience = kpromoted_patience(p->patience, p->exchanging);
 	/* To walk over the table for nothing costs more than all else here. */
 	if (!kpromoted_news(p)) {
+		kpromoted_changed(&p->steady, p->exchanging, p->window_ms, 0);
 		kpromoted_adapt(p, &work, room, 0);
 		return;
 	}
@@ -719,6 +720,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	if (kpromoted_changed(&p->steady, p->exchanging, p->window_ms, warm)) {
 		tier_demoted_forget(p->nid);
 		p->groups.regretted = 0;
+		p->regrets.demoted = 0;
+		p->regrets.regretted = 0;
 	}
 	least += p->pressure.score;
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)

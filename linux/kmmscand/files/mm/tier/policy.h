@@ -254,18 +254,21 @@ kpromoted_regrets_update(struct kpromoted_regrets *regrets, unsigned long demote
  * @window_ms:	the last window
  * @warm:	base pages that were warm, the most of late
  * @epochs:	in which some were, since the window became longer
+ * @rest:	epochs for which no change is told
  */
 struct kpromoted_steady {
 	unsigned int window_ms;
 	unsigned long warm;
 	unsigned int epochs;
+	unsigned int rest;
 };
 
 /* So many times as many pages are warm as lately, and more than can be exchanged at first. */
 #define KPROMOTED_CHANGE_TIMES	4
 #define KPROMOTED_CHANGE_MIN	2048UL
-/* Epochs that tell what is usual */
+/* Epochs that tell what is usual, and to wait for after a change */
 #define KPROMOTED_CHANGE_EPOCHS	4U
+#define KPROMOTED_CHANGE_REST	64U
 
 /**
  * kpromoted_changed - are other pages hot than before?
@@ -279,14 +282,17 @@ struct kpromoted_steady {
  * pages on the slow node.  Where as hot pages go to and fro, it stays as it is.
  *
  * A longer window finds more of the same, so for some time after it nothing is a change.
+ * Programs that are busy and idle in turn look as if they changed each time.  So it is told
+ * seldom: about as often as demotions are forgotten anyway (bounce.c).
  */
 static inline bool kpromoted_changed(struct kpromoted_steady *steady, bool exchanging,
 				     unsigned int window_ms, unsigned long warm)
 {
 	bool changed;
 
+	steady->rest -= !!steady->rest;
 	if (!exchanging) {
-		*steady = (struct kpromoted_steady) {};
+		*steady = (struct kpromoted_steady) { .rest = steady->rest };
 		return false;
 	}
 	/* That is mostly because nobody was due. */
@@ -299,7 +305,10 @@ static inline bool kpromoted_changed(struct kpromoted_steady *steady, bool excha
 	steady->epochs = min(steady->epochs + 1, KPROMOTED_CHANGE_EPOCHS);
 	steady->window_ms = window_ms;
 	steady->warm = max(steady->warm * 7 / 8, warm);
-	return changed;
+	if (!changed || steady->rest)
+		return false;
+	steady->rest = KPROMOTED_CHANGE_REST;
+	return true;
 }
 
 /* Who has promoted one page in so many lately is to blame for what is regretted. */

@@ -82,7 +82,7 @@ struct tier_bounce_map {
 	struct tier_bounce_node node[MAX_NUMNODES];
 };
 
-/* Serialises beginning a window with enabling and disabling */
+/* Serialises beginning a window and forgetting with enabling and disabling */
 static DEFINE_MUTEX(tier_bounce_mutex);
 static struct tier_bounce_map __rcu *tier_bounce_map;
 
