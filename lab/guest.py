@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lab import cache
+from lab import cache, instruments
 from lab.errors import LabError
 from lab.topology import Topology
 
@@ -54,9 +54,8 @@ PAGE_FLAGS = re.compile(r"\bflags: 0x[0-9a-f]+\((.*)\)")
 NOT_ISOLATED = "page dumped because: isolation failed"
 
 
-# More vCPUs than so many for each CPU wait too long for each other
-CROWD = 2
 SLICE_NS = 100_000
+PR_SET_TIMERSLACK = 29
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 # How often to boot if the emulator gets it wrong; see _lost_by_emulator()
@@ -187,6 +186,11 @@ def run(
         f"echo $? > {shlex.quote(str(code_file))}\n",
         encoding="utf-8",
     )
+    # vCPUs that wait for each other.  The emulator has other threads as well, but with only
+    # one for all vCPUs none of these runs while another one does.
+    crowded = topology.vcpus >= (os.cpu_count() or 1) and not (single_thread_tcg or icount)
+    if crowded:
+        plugins = [*plugins, instruments.pause_plugin()]
     disk = out_dir / "disk" if disk_mb else None
     if disk:
         with disk.open("wb") as empty:
@@ -203,7 +207,6 @@ def run(
         disk=disk,
     )
     start = time.monotonic()
-    crowded = topology.vcpus > CROWD * (os.cpu_count() or 1)
     for _ in range(BOOTS):
         with short_slices() if crowded else contextlib.nullcontext():
             console_text, timed_out = _boot(argv, output_file, timeout_s, on_line)
@@ -238,13 +241,17 @@ def short_slices() -> Iterator[None]:
 
     A vCPU that sends an interrupt and waits for all others waits until the host has run
     each of them.  With 16 vCPUs on two CPUs and slices of some milliseconds that takes tens
-    of milliseconds for each TLB flush.  Counts do not depend on it, but how many pages are
-    migrated in a run does.
+    of milliseconds for each TLB flush, with four some.  Counts do not depend on it, but how
+    many pages are migrated in a run does.  Their timers have no slack either: the pauses of
+    lab/plugin/pause.c are shorter than that.
     """
+    libc = ctypes.CDLL(None)
     done = _set_slice(SLICE_NS)
+    libc.prctl(PR_SET_TIMERSLACK, 1)
     try:
         yield
     finally:
+        libc.prctl(PR_SET_TIMERSLACK, 0)
         if done:
             _set_slice(0)
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The measuring instruments: three TCG plugins, and what they wrote.
+"""The measuring instruments: TCG plugins, and what they wrote.
 
 ``access`` counts the loads and stores of user code by physical node and vCPU
 over time; ``insn`` counts instructions and locked operations per kernel symbol
 and vCPU; ``tlb`` counts instructions that flush the TLB, and what a model TLB would
 have to look up.  What each counts, and what is not exact about it, is in the header
 comments of lab/plugin/access.c, insn.c and tlb.c.  Guest programs switch them on and
-off with the markers of lab/workloads/lab_marker.h, scripts with ``labmark``.
+off with the markers of lab/workloads/lab_marker.h, scripts with ``labmark``.  ``pause``
+measures nothing, and guest.py loads it where it is of use.
 
 Reading a result that the plugin itself calls invalid is an error.
 """
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab import programs
+from lab import cache, programs
 from lab.errors import LabError
 
 PLUGINS = Path(__file__).parent / "plugin"
@@ -121,7 +122,7 @@ class Machine(Protocol):
 
 
 def build_plugins(cache_dir: Path) -> dict[str, Path]:
-    """Every plugin of lab/plugin, by name ("access", "insn", "tlb")."""
+    """Every plugin of lab/plugin, by name ("access", "insn", "pause", "tlb")."""
     headers = [*PLUGINS.glob("*.h"), programs.WORKLOADS / "lab_marker.h"]
     return {
         source.stem: programs.compile_c(
@@ -204,6 +205,11 @@ def tlb_plugin(out: Path, *, plugins: dict[str, Path], entries: int = TLB_ENTRIE
     if entries < 0 or entries & (entries - 1) or 0 < entries < 8:
         raise LabError(f"the model TLB has {entries} entries", "use 0, or a power of two from 8 on")
     return _plugin(plugins["tlb"], out=out, entries=entries)
+
+
+def pause_plugin() -> str:
+    """The -plugin argument for pause.so."""
+    return _plugin(build_plugins(cache.sub("programs"))["pause"])
 
 
 def _require(valid: bool, why: str, path: Path) -> None:

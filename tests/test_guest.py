@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import guest, topology
+from lab import cache, guest, programs, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.topology import Topology
@@ -49,6 +50,27 @@ def test_short_slices_are_inherited_and_end() -> None:
     assert slice_ns() == before
     release = tuple(int(n) for n in platform.release().split(".")[:2])
     assert inside == (guest.SLICE_NS if before and release >= (6, 12) else before)
+
+
+def test_vcpus_wait_for_each_other_as_briefly_as_they_can(
+    base_kernel: KernelImage, out_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush of the TLB of two busy CPUs, as it is and without pause.so and short slices."""
+    machine = topology.load("two-tier", fast_cpus=4)
+    if machine.vcpus <= (os.cpu_count() or 1):
+        pytest.skip("the host has a CPU for each of the guest")
+    program = programs.build_programs(cache.sub("programs"))["ka_wait"]
+
+    def mean_us(name: str) -> int:
+        out = out_dir / name
+        guest.run(base_kernel.image, machine, f"{program} 2 200", out_dir=out, timeout_s=120)
+        return int((out / "output.log").read_text())
+
+    briefly = mean_us("briefly")
+    monkeypatch.setattr(guest.os, "cpu_count", lambda: machine.vcpus + 1)
+    spinning = mean_us("spinning")
+    print(f"a flush takes {briefly} us, {spinning} us with vCPUs that spin")
+    assert briefly < spinning / 2
 
 
 def test_exit_code_comes_back(base_kernel: KernelImage, two_tier: Topology, out_dir: Path) -> None:
