@@ -19,11 +19,13 @@
  * A piece whose mmap_lock is taken in a look is left out of that look.
  *
  * A huge page is accessed much more often than a small one, and even in the shortest
- * window most of them are.  So where that is used, those that have been found twice have to
- * be accessed in each look of a burst of short ones as well, or nothing was found
- * (hotness_retract()).  Not judged are those with other mappings, and those whose mmap_lock
- * is taken just then: they count as found.  A page of which reclaim clears the bit between
- * two looks is taken for one that was not accessed, in this visit.
+ * window most of them are.  So as long as more of them have been found twice than the
+ * promoters can afford soon, these are looked at again, after half a window, half of that and so
+ * on, and in the end without a pause (kmmscand_burst_next()).  Of what has not been accessed
+ * in one of these looks nothing was found (hotness_retract()).  Not judged are those with other
+ * mappings, and those whose mmap_lock is taken just then: they count as found.  A page of
+ * which reclaim clears the bit between two looks is taken for one that was not accessed, in
+ * this visit.
  *
  * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
  * expensive, and its TLB is not flushed.
@@ -36,13 +38,10 @@
 
 #include "hotness.h"
 #include "kmmscand.h"
+#include "policy.h"
 
 /* A walk that has begun is not broken off. */
 #define KMMSCAND_NO_DEADLINE	(60 * HZ)
-
-/* Looks of a burst, and the time between them */
-#define KMMSCAND_BURST_LOOKS	3
-#define KMMSCAND_BURST_USECS	250
 
 static void kmmscand_close_add(struct kmmscand_close *close, struct kmmscand_mm *state,
 			       unsigned long start, unsigned long end, bool last)
@@ -116,7 +115,8 @@ static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look
 		if (next >= piece->end || (look == KMMSCAND_AGAIN && !piece->huge))
 			continue;
 		kmmscand_scan(pass, look, &next, piece->end, cpu, jiffies + KMMSCAND_NO_DEADLINE);
-		piece->huge |= pass->huge != huge;
+		piece->huge += pass->huge - huge;
+		close->huge += pass->huge - huge;
 	}
 }
 
@@ -133,13 +133,16 @@ static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look
 	kmmscand_close_scan(close, look, cpu);
 }
 
-/* Look at the huge pages that have been found twice, and so often again. */
+/* Look at the huge pages that have been found twice again, as long as too many are left. */
 static void kmmscand_close_burst(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 {
-	unsigned int i;
+	struct kmmscand_burst burst = { .usecs = close->window_ms * USEC_PER_MSEC };
+	unsigned long before = close->huge;
 
-	for (i = 0; i < KMMSCAND_BURST_LOOKS; i++) {
-		usleep_range(KMMSCAND_BURST_USECS, KMMSCAND_BURST_USECS * 5 / 4);
+	while (kmmscand_burst_next(&burst, before, close->huge, close->enough)) {
+		before = close->huge;
+		if (burst.usecs)
+			usleep_idle_range(burst.usecs, burst.usecs + burst.usecs / 4);
 		kmmscand_close_scan(close, KMMSCAND_AGAIN, cpu);
 	}
 }
@@ -154,7 +157,7 @@ static void kmmscand_close_burst(struct kmmscand_close *close, struct kmmscand_c
 void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 {
 	unsigned int i, epoch = hotness_epoch();
-	bool any = false, huge = false;
+	bool any = false;
 
 	for (i = 0; i < close->nr; i++) {
 		any |= close->piece[i].start < close->piece[i].end;
@@ -163,14 +166,12 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 	/* If clearing took long, what was cleared last shall have a window, too. */
 	if (time_after(jiffies, close->begun + msecs_to_jiffies(close->window_ms) / 2))
 		close->begun = jiffies;
+	close->huge = 0;
 	if (any) {
 		kmmscand_close_walk(close, KMMSCAND_FIRST, cpu);
 		kmmscand_close_walk(close, KMMSCAND_SECOND, cpu);
-	}
-	for (i = 0; i < close->nr && close->burst; i++)
-		huge |= close->piece[i].huge;
-	if (huge)
 		kmmscand_close_burst(close, cpu);
+	}
 	for (i = 0; i < close->nr; i++) {
 		if (close->piece[i].last)
 			kmmscand_pass_done(close->piece[i].state);

@@ -522,13 +522,21 @@ static bool kmmscand_window_grew(struct kmmscand_scanner *s)
 	       s->close.window_ms;
 }
 
+/*
+ * How many huge pages to find in a close visit?  With less than half of what they can afford,
+ * promoters ask for longer windows.  One can always be afforded.
+ */
+static unsigned long kmmscand_enough(void)
+{
+	return max(kpromoted_affords(&kmmscand->nodes.slow) / 2 / (PMD_SIZE / PAGE_SIZE), 1UL);
+}
+
 static void kmmscand_round(struct kmmscand_scanner *s)
 {
 	struct task_struct *task;
 	struct kmmscand_mm *state;
 	struct mm_struct *mm;
 	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
-	unsigned int period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
 	int nr;
 
 	if (test_and_clear_bit(s->nid, kmmscand_cpu_came.bits))
@@ -537,7 +545,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	s->window_ms = kmmscand_window_is_close(window_ms) ? window_ms : 0;
 	/* Who has moved needs one; the others do not use it. */
 	s->close.window_ms = s->window_ms ?: target_window_ms();
-	s->close.burst = s->window_ms && s->window_ms <= kpromoted_window_least(period_ms);
+	s->close.enough = s->window_ms ? kmmscand_enough() : ULONG_MAX;
 	s->round++;
 	s->unfinished = s->unfinished_now;
 	s->unfinished_now = 0;

@@ -165,12 +165,13 @@ struct kmmscand_piece {
 	unsigned long start;
 	unsigned long end;
 	bool last;			/* of its pass */
-	bool huge;			/* there are huge pages that have been found twice */
+	unsigned int huge;		/* huge pages that have been found twice */
 };
 
 struct kmmscand_close {
 	unsigned int window_ms;		/* of this round; 0: no close visits */
-	bool burst;			/* the shortest there is: too long for huge pages */
+	unsigned long enough;		/* so many huge pages are not too many */
+	unsigned long huge;		/* that have been found twice, in this group */
 	unsigned long begun;		/* the last walk over the group, in jiffies */
 	unsigned int nr;
 	struct kmmscand_piece piece[KMMSCAND_PIECES];
@@ -196,5 +197,6 @@ struct kpromoted *kpromoted_start(int nid, const struct kmmscand_nodes *nodes);
 void kpromoted_stop(struct kpromoted *promoter);
 unsigned int kpromoted_threshold(int nid);
 unsigned int kpromoted_window_ms(const nodemask_t *slow);
+unsigned long kpromoted_affords(const nodemask_t *slow);
 
 #endif /* _MM_TIER_KMMSCAND_H */

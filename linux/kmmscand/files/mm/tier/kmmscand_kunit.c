@@ -419,6 +419,42 @@ static void regrets_test(struct kunit *test)
 			KPROMOTED_REGRETS_TOO_MANY);
 }
 
+/* The looks of a burst that begins with a window of 1 ms; @left goes down by @steps. */
+static unsigned int burst_looks(struct kmmscand_burst *burst, unsigned long left,
+				const unsigned long *steps, unsigned long enough)
+{
+	unsigned long before = left;
+
+	*burst = (struct kmmscand_burst) { .usecs = 1000 };
+	while (kmmscand_burst_next(burst, before, left, enough)) {
+		before = left;
+		left -= steps[burst->looks - 1];
+	}
+	return burst->looks;
+}
+
+static void burst_test(struct kunit *test)
+{
+	const unsigned long none[KMMSCAND_BURST_LOOKS] = {};
+	const unsigned long early[KMMSCAND_BURST_LOOKS] = { 0, 0, 5, 20, };
+	const unsigned long late[KMMSCAND_BURST_LOOKS] = { [5] = 1, [7] = 1, [8] = 1, };
+	unsigned long each[KMMSCAND_BURST_LOOKS];
+	struct kmmscand_burst burst;
+	unsigned int i;
+
+	for (i = 0; i < KMMSCAND_BURST_LOOKS; i++)
+		each[i] = 1;
+	KUNIT_EXPECT_EQ_MSG(test, burst_looks(&burst, 30, none, 30), 0, "not too many");
+	KUNIT_EXPECT_EQ(test, burst_looks(&burst, 30, early, 25), 3);
+	KUNIT_EXPECT_EQ_MSG(test, burst.usecs, 125, "each time half as long");
+	KUNIT_EXPECT_EQ(test, burst_looks(&burst, 30, early, 24), 4);
+	/* 500, 250, 125, 62, and two without a sleep */
+	KUNIT_EXPECT_EQ_MSG(test, burst_looks(&burst, 30, none, 10), 6, "all the same");
+	KUNIT_EXPECT_EQ(test, burst.usecs, 0);
+	KUNIT_EXPECT_EQ_MSG(test, burst_looks(&burst, 30, late, 10), 11, "as long as one is");
+	KUNIT_EXPECT_EQ(test, burst_looks(&burst, 1000, each, 0), KMMSCAND_BURST_LOOKS);
+}
+
 /* In @epochs epochs, pages that are warm in a window; is one of them a change? */
 static bool changed_in(struct kpromoted_steady *steady, unsigned int epochs,
 		       unsigned int window_ms, unsigned long warm)
@@ -1112,6 +1148,7 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(news_test),
 	KUNIT_CASE(regrets_test),
 	KUNIT_CASE(regrets_limits_test),
+	KUNIT_CASE(burst_test),
 	KUNIT_CASE(changed_test),
 	KUNIT_CASE(exchange_test),
 	KUNIT_CASE(shift_test),

@@ -133,6 +133,9 @@ struct kpromoted {
 /* Effective threshold by slow node, for scanners; 0 without a promoter */
 static unsigned int thresholds[MAX_NUMNODES];
 
+/* Base pages that the promoter of a slow node could afford in the last epoch */
+static unsigned long budgets[MAX_NUMNODES];
+
 /* Window that the promoter of a slow node asks for; 0 without a promoter */
 static unsigned int windows[MAX_NUMNODES];
 
@@ -151,6 +154,23 @@ unsigned int kpromoted_window_ms(const nodemask_t *slow)
 	for_each_node_mask(nid, *slow)
 		window_ms = min_not_zero(window_ms, READ_ONCE(windows[nid]));
 	return window_ms;
+}
+
+/**
+ * kpromoted_affords - how much can be promoted in an epoch?
+ * @slow: slow nodes
+ *
+ * Context: any.
+ * Return: base pages, from what could be afforded last; 0 if that is not known yet.
+ */
+unsigned long kpromoted_affords(const nodemask_t *slow)
+{
+	unsigned long pages = 0;
+	int nid;
+
+	for_each_node_mask(nid, *slow)
+		pages += READ_ONCE(budgets[nid]);
+	return pages;
 }
 
 /**
@@ -727,6 +747,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
 		over += histogram.pages[i];
 	budget = kpromoted_budget(p, work.target, period_ms);
+	WRITE_ONCE(budgets[p->nid], budget);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
 	/* What even the group has to reach of which the least is demanded */
 	points = warm ? p->groups.min_score + points : 0;
@@ -840,6 +861,7 @@ static int kpromoted_thread(void *data)
 	kpromoted_shares_end(&p->shares);
 	WRITE_ONCE(thresholds[p->nid], 0);
 	WRITE_ONCE(windows[p->nid], 0);
+	WRITE_ONCE(budgets[p->nid], 0);
 	return 0;
 }
 

@@ -153,6 +153,45 @@ static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int
 	return clamp(next, least, max(most, least));
 }
 
+/* Looks of a burst at most, the shortest sleep, and looks in a row that make no difference */
+#define KMMSCAND_BURST_LOOKS	16
+#define KMMSCAND_BURST_USECS	50
+#define KMMSCAND_BURST_QUIET	2
+
+/* Looks at huge pages that have been found in both windows of a close visit, see close.c */
+struct kmmscand_burst {
+	unsigned long usecs;		/* to sleep before the next one; at first a window */
+	unsigned int looks;		/* until now */
+	unsigned int quiet;		/* how many without a sleep have made no difference */
+};
+
+/**
+ * kmmscand_burst_next - look at the huge pages once more?
+ * @burst:  updated
+ * @before: huge pages that were left before the last look
+ * @left:   that are left now
+ * @enough: so many are not too many
+ *
+ * Of what is accessed equally often, so many are left over that are found by chance.  If even
+ * without a sleep between looks nothing can be told apart, they all are.
+ */
+static inline bool kmmscand_burst_next(struct kmmscand_burst *burst, unsigned long before,
+				       unsigned long left, unsigned long enough)
+{
+	if (left <= enough || burst->looks == KMMSCAND_BURST_LOOKS)
+		return false;
+	if (!burst->usecs) {
+		burst->quiet = left == before ? burst->quiet + 1 : 0;
+		if (burst->quiet == KMMSCAND_BURST_QUIET)
+			return false;
+	}
+	burst->looks++;
+	burst->usecs /= 2;
+	if (burst->usecs < KMMSCAND_BURST_USECS)
+		burst->usecs = 0;
+	return true;
+}
+
 /* How migrations went lately */
 struct kpromoted_backoff {
 	unsigned int shift;		/* the budget is 2^shift times as small */

@@ -369,6 +369,7 @@ static void kmmscand_retract(struct kmmscand_walk *w, struct folio *folio)
 		return;
 	/* Somebody else may have recorded it, or the threshold was another one. */
 	pass->touched -= !!pass->touched;
+	pass->huge -= !!pass->huge;
 	pass->warm -= pass->warm && score >= w->warm;
 	pass->hot -= pass->hot && score >= w->hot[folio_nid(folio)];
 }
