@@ -26,8 +26,8 @@
  * are short, or pages that are warm by chance are exchanged for others.  After a long time
  * without strain, what is on the fast node may be so cold that longer ones are tried.
  *
- * When much more is warm than lately, other pages are hot than before, and what was demoted
- * until then was demoted rightly.
+ * When much more is warm than lately, other pages are hot than before: what was demoted
+ * until then was demoted rightly, and as much as possible is exchanged at once.
  *
  * A target that stays full raises the threshold further (pressure).  If too many pages that
  * have been demoted are hot again soon, that is done only for the memory control groups for
@@ -272,6 +272,12 @@ static void kpromoted_charge(struct kpromoted *p, int target, unsigned long nr)
 #ifdef CONFIG_NUMA_BALANCING
 	mod_node_page_state(NODE_DATA(target), PGPROMOTE_CANDIDATE, nr);
 #endif
+}
+
+/* How many base pages may be exchanged in an epoch, if all goes well? */
+static unsigned long kpromoted_exchange_most(int target)
+{
+	return max(node_present_pages(target) / KPROMOTED_EXCHANGE_SHARE, KPROMOTED_BATCH);
 }
 
 /* Look at the fast nodes.  Returns what is free, in base pages. */
@@ -545,8 +551,7 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 	regret = kpromoted_adapt_groups(p, relent);
 	careful = p->careful && p->tested < KPROMOTED_EXCHANGE_TEST;
 	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
-						node_present_pages(work->target) /
-						KPROMOTED_EXCHANGE_SHARE,
+						kpromoted_exchange_most(work->target),
 						work->full, regret, careful);
 	p->tested = p->exchange > before ? 0 : p->tested + 1;
 	if (work->full || regret != KPROMOTED_REGRETS_FEW)
@@ -736,8 +741,12 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		if (group->warm)
 			points = min(points, group->points);
 	}
-	/* What was demoted before the change may well be hot now. */
+	/*
+	 * What was demoted before the change may well be hot now.  And it is not for once that
+	 * so much is, so it need not be tried with little first.
+	 */
 	if (kpromoted_changed(&p->steady, p->exchanging, p->window_ms, warm)) {
+		p->exchange = kpromoted_exchange_most(work.target);
 		tier_demoted_forget(p->nid);
 		p->groups.regretted = 0;
 		p->regrets.demoted = 0;
