@@ -26,7 +26,7 @@ CASES = (
 # What the headers include; tests/kunit/test.h has it
 STUBS = (
     *("bitops", "compiler", "jump_label", "list", "math", "minmax", "nodemask", "pgtable"),
-    *("tier", "types"),
+    *("tier", "time64", "types"),
 )
 HEADERS = ("policy.h", "hotness.h", "share.h", "bounce.h", "target.h", "confirm.h", "cache.h")
 
@@ -55,12 +55,15 @@ MUTATIONS = (
     ("policy.h", "left <= enough ||", "left < enough ||"),
     ("policy.h", "left <= enough ||", ""),
     ("policy.h", "|| burst->looks == KMMSCAND_BURST_LOOKS", "|| burst->looks == 17"),
-    ("policy.h", "if (!burst->usecs) {", "if (true) {"),
-    ("policy.h", "if (!burst->usecs) {", "if (false) {"),
+    ("policy.h", "if (burst->looks && burst->usecs", "if (burst->usecs"),
+    ("policy.h", "burst->looks && burst->usecs <= burst->least", "burst->looks"),
+    ("policy.h", "burst->looks && burst->usecs <= burst->least", "false"),
     ("policy.h", "left == before ? burst->quiet + 1 : 0", "burst->quiet + 1"),
     ("policy.h", "left == before ? burst->quiet + 1 : 0", "burst->quiet + (left == before)"),
-    ("policy.h", "burst->usecs /= 2", "burst->usecs /= 4"),
-    ("policy.h", "burst->usecs < KMMSCAND_BURST_USECS", "false"),
+    ("policy.h", "max(burst->usecs / 2, burst->least)", "max(burst->usecs / 4, burst->least)"),
+    ("policy.h", "max(burst->usecs / 2, burst->least)", "burst->usecs / 2"),
+    ("policy.h", "max(KMMSCAND_BURST_USECS, found / KMMSCAND_BURST_SPEED)", "50"),
+    ("policy.h", "max(KMMSCAND_BURST_USECS, found / KMMSCAND_BURST_SPEED)", "found / 4"),
     ("policy.h", "if (!exchanging) {", "if (false) {"),
     ("policy.h", "{ .rest = steady->rest }", "{}"),
     ("policy.h", "if (!changed || steady->rest)", "if (!changed)"),

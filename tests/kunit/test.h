@@ -22,6 +22,7 @@ typedef uint64_t u64;
 typedef struct { int unused; } nodemask_t;
 typedef struct { int unused; } pte_t;
 
+#define USEC_PER_MSEC	1000L
 #define U64_MAX		UINT64_MAX
 #define U32_MAX		UINT32_MAX
 #define U16_MAX		UINT16_MAX

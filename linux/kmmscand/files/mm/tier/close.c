@@ -14,18 +14,19 @@
  * because that is done in pieces.  Pieces of small address spaces wait together: a
  * group is as much as a walk can clear in the scanner's share of a window.  Bits that
  * were cleared so long ago are of no use, so the scanner sleeps for nothing but the
- * windows and a contended mmap_lock until it has looked at a group twice, and pays for
- * its CPU time then.
+ * windows, the looks of a burst and a contended mmap_lock until it has done with a group, and
+ * pays for its CPU time then.
  * A piece whose mmap_lock is taken in a look is left out of that look.
  *
  * A huge page is accessed much more often than a small one, and even in the shortest
- * window most of them are.  So as long as more of them have been found twice than the
- * promoters can afford soon, these are looked at again, after half a window, half of that and so
- * on, and in the end without a pause (kmmscand_burst_next()).  Of what has not been accessed
- * in one of these looks nothing was found (hotness_retract()).  Not judged are those with other
- * mappings, and those whose mmap_lock is taken just then: they count as found.  A page of
- * which reclaim clears the bit between two looks is taken for one that was not accessed, in
- * this visit.
+ * window most of them are.  So as long as more of them have been found in a group than the
+ * promoters can afford, these are looked at again, after half a window, half of that and
+ * so on (kmmscand_burst_next()).  Of what has not been accessed in one of these looks nothing
+ * was found (hotness_retract()), though a promoter may have seen it until then.  Not judged,
+ * and not counted, are those with other mappings; those whose mmap_lock is taken just then are
+ * left.  A page of which reclaim clears the bit between two looks is taken for one that was
+ * not accessed, in this visit.  With weights of control groups, which shall not go by what is
+ * hottest, there is no such burst.
  *
  * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
  * expensive, and its TLB is not flushed.
@@ -42,6 +43,9 @@
 
 /* A walk that has begun is not broken off. */
 #define KMMSCAND_NO_DEADLINE	(60 * HZ)
+
+/* A sleep in a burst that is not shorter need not be exact, and has to end when asked to */
+#define KMMSCAND_SLEEP_USECS	(8 * USEC_PER_MSEC)
 
 static void kmmscand_close_add(struct kmmscand_close *close, struct kmmscand_mm *state,
 			       unsigned long start, unsigned long end, bool last)
@@ -103,21 +107,26 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look look,
 				struct kmmscand_cpu *cpu)
 {
-	unsigned long next;
+	unsigned long next, huge = 0;
 	unsigned int i;
+	int ret;
 
 	for (i = 0; i < close->nr && !kthread_should_stop(); i++) {
 		struct kmmscand_piece *piece = &close->piece[i];
 		struct kmmscand_pass *pass = &piece->state->pass;
-		unsigned long huge = pass->huge;
 
 		next = piece->start;
 		if (next >= piece->end || (look == KMMSCAND_AGAIN && !piece->huge))
 			continue;
-		kmmscand_scan(pass, look, &next, piece->end, cpu, jiffies + KMMSCAND_NO_DEADLINE);
-		piece->huge += pass->huge - huge;
-		close->huge += pass->huge - huge;
+		pass->huge = 0;
+		ret = kmmscand_scan(pass, look, &next, piece->end, cpu,
+				    jiffies + KMMSCAND_NO_DEADLINE);
+		/* What could not be looked at again is left. */
+		if (look != KMMSCAND_AGAIN || ret == 1 || ret == -ESRCH)
+			piece->huge = pass->huge;
+		huge += piece->huge;
 	}
+	close->huge = huge;
 }
 
 static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look look,
@@ -133,15 +142,20 @@ static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look
 	kmmscand_close_scan(close, look, cpu);
 }
 
-/* Look at the huge pages that have been found twice again, as long as too many are left. */
+/* Look at the huge pages that have been found again, as long as too many are left. */
 static void kmmscand_close_burst(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 {
-	struct kmmscand_burst burst = { .usecs = close->window_ms * USEC_PER_MSEC };
+	struct kmmscand_burst burst;
 	unsigned long before = close->huge;
 
-	while (kmmscand_burst_next(&burst, before, close->huge, close->enough)) {
+	kmmscand_burst_begin(&burst, close->window_ms, close->huge);
+	while (!kthread_should_stop() &&
+	       kmmscand_burst_next(&burst, before, close->huge, close->enough)) {
 		before = close->huge;
-		if (burst.usecs)
+		kmmscand_cpu_charge(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+		if (burst.usecs >= KMMSCAND_SLEEP_USECS)
+			kmmscand_sleep(cpu, burst.usecs / USEC_PER_MSEC);
+		else
 			usleep_idle_range(burst.usecs, burst.usecs + burst.usecs / 4);
 		kmmscand_close_scan(close, KMMSCAND_AGAIN, cpu);
 	}
@@ -166,7 +180,6 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 	/* If clearing took long, what was cleared last shall have a window, too. */
 	if (time_after(jiffies, close->begun + msecs_to_jiffies(close->window_ms) / 2))
 		close->begun = jiffies;
-	close->huge = 0;
 	if (any) {
 		kmmscand_close_walk(close, KMMSCAND_FIRST, cpu);
 		kmmscand_close_walk(close, KMMSCAND_SECOND, cpu);

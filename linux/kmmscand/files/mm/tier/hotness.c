@@ -331,6 +331,28 @@ out:
 }
 
 /**
+ * hotness_found - was a page found in the second look of a close visit, and still is?
+ * @pfn:   first frame of the folio
+ * @epoch: of the visit
+ *
+ * Context: any; only RCU is used.
+ */
+bool hotness_found(unsigned long pfn, unsigned int epoch)
+{
+	const u8 tick = 2 * epoch + 1;
+	struct hotness_section *section;
+	unsigned int index;
+	u16 record = 0;
+
+	rcu_read_lock();
+	section = hotness_find(pfn, &index);
+	if (section)
+		record = READ_ONCE(section->record[index]);
+	rcu_read_unlock();
+	return record >> 8 == tick && (record & 1);
+}
+
+/**
  * hotness_untouched - leave out what has been recorded in a look already
  * @pfns:   first frames of folios; those that remain are moved to the front
  * @nr:     number of frames

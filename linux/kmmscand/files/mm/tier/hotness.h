@@ -164,6 +164,7 @@ unsigned int hotness_touch(unsigned long pfn, unsigned int shift);
 unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
 				 unsigned int shift);
 void hotness_touch_known(unsigned long pfn);
+bool hotness_found(unsigned long pfn, unsigned int epoch);
 unsigned int hotness_retract(unsigned long pfn, unsigned int epoch, unsigned int shift);
 unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
 			       bool second);

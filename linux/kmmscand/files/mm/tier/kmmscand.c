@@ -523,12 +523,12 @@ static bool kmmscand_window_grew(struct kmmscand_scanner *s)
 }
 
 /*
- * How many huge pages to find in a close visit?  With less than half of what they can afford,
- * promoters ask for longer windows.  One can always be afforded.
+ * How many huge pages to find in a close visit?  Those that promoters can afford; with less
+ * than half of it they ask for longer windows.  As long as that is not known, only the hottest.
  */
 static unsigned long kmmscand_enough(void)
 {
-	return max(kpromoted_affords(&kmmscand->nodes.slow) / 2 / (PMD_SIZE / PAGE_SIZE), 1UL);
+	return max(kpromoted_affords(&kmmscand->nodes.slow) / (PMD_SIZE / PAGE_SIZE), 1UL);
 }
 
 static void kmmscand_round(struct kmmscand_scanner *s)

@@ -78,7 +78,7 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @skipped:	page tables skipped
  * @young:	of @ptes those of slow pages that had been accessed
  * @touched:	slow folios that had been accessed
- * @huge:	of @touched those that are mapped by a PMD
+ * @huge:	in the last look, huge pages that were warm and nobody else maps
  * @warm:	of @touched those that reach hot_threshold
  * @hot:	of @touched those that reach the threshold of the promoter
  */
@@ -165,13 +165,13 @@ struct kmmscand_piece {
 	unsigned long start;
 	unsigned long end;
 	bool last;			/* of its pass */
-	unsigned int huge;		/* huge pages that have been found twice */
+	unsigned long huge;		/* huge pages that have been found, and are left */
 };
 
 struct kmmscand_close {
 	unsigned int window_ms;		/* of this round; 0: no close visits */
 	unsigned long enough;		/* so many huge pages are not too many */
-	unsigned long huge;		/* that have been found twice, in this group */
+	unsigned long huge;		/* that have been found in this group, and are left */
 	unsigned long begun;		/* the last walk over the group, in jiffies */
 	unsigned int nr;
 	struct kmmscand_piece piece[KMMSCAND_PIECES];

@@ -425,7 +425,7 @@ static unsigned int burst_looks(struct kmmscand_burst *burst, unsigned long left
 {
 	unsigned long before = left;
 
-	*burst = (struct kmmscand_burst) { .usecs = 1000 };
+	kmmscand_burst_begin(burst, 1, left);
 	while (kmmscand_burst_next(burst, before, left, enough)) {
 		before = left;
 		left -= steps[burst->looks - 1];
@@ -448,11 +448,17 @@ static void burst_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, burst_looks(&burst, 30, early, 25), 3);
 	KUNIT_EXPECT_EQ_MSG(test, burst.usecs, 125, "each time half as long");
 	KUNIT_EXPECT_EQ(test, burst_looks(&burst, 30, early, 24), 4);
-	/* 500, 250, 125, 62, and two without a sleep */
+	/* 500, 250, 125, 62, and two of 50 us */
 	KUNIT_EXPECT_EQ_MSG(test, burst_looks(&burst, 30, none, 10), 6, "all the same");
-	KUNIT_EXPECT_EQ(test, burst.usecs, 0);
+	KUNIT_EXPECT_EQ(test, burst.usecs, KMMSCAND_BURST_USECS);
 	KUNIT_EXPECT_EQ_MSG(test, burst_looks(&burst, 30, late, 10), 11, "as long as one is");
-	KUNIT_EXPECT_EQ(test, burst_looks(&burst, 1000, each, 0), KMMSCAND_BURST_LOOKS);
+	/* 500 and 400 us, as 1600 take so long; then the same */
+	KUNIT_EXPECT_EQ_MSG(test, burst_looks(&burst, 1600, none, 10), 3, "many");
+	KUNIT_EXPECT_EQ(test, burst.usecs, 400);
+	KUNIT_EXPECT_EQ_MSG(test, burst_looks(&burst, 1000, each, 0), KMMSCAND_BURST_LOOKS,
+			    "at most so many");
+	/* Where the window is shorter than that, the first look counts as well. */
+	KUNIT_EXPECT_EQ(test, burst_looks(&burst, 8000, none, 10), 2);
 }
 
 /* In @epochs epochs, pages that are warm in a window; is one of them a change? */

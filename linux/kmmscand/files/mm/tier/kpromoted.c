@@ -133,7 +133,7 @@ struct kpromoted {
 /* Effective threshold by slow node, for scanners; 0 without a promoter */
 static unsigned int thresholds[MAX_NUMNODES];
 
-/* Base pages that the promoter of a slow node could afford in the last epoch */
+/* Base pages that the promoter of a slow node could afford last; see kpromoted_affords() */
 static unsigned long budgets[MAX_NUMNODES];
 
 /* Window that the promoter of a slow node asks for; 0 without a promoter */
@@ -161,15 +161,20 @@ unsigned int kpromoted_window_ms(const nodemask_t *slow)
  * @slow: slow nodes
  *
  * Context: any.
- * Return: base pages, from what could be afforded last; 0 if that is not known yet.
+ * Return: base pages, from what could be afforded last; 0 if that is not known.  ULONG_MAX if
+ * there are weights: then it is not only the hottest that have to be found.
  */
 unsigned long kpromoted_affords(const nodemask_t *slow)
 {
-	unsigned long pages = 0;
+	unsigned long budget, pages = 0;
 	int nid;
 
-	for_each_node_mask(nid, *slow)
-		pages += READ_ONCE(budgets[nid]);
+	for_each_node_mask(nid, *slow) {
+		budget = READ_ONCE(budgets[nid]);
+		if (budget == ULONG_MAX)
+			return ULONG_MAX;
+		pages += budget;
+	}
 	return pages;
 }
 
@@ -709,6 +714,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		/* The scanner need not hurry for pages that cannot move. */
 		kpromoted_ask_window(p, kpromoted_longest());
 		WRITE_ONCE(thresholds[p->nid], HOTNESS_MAX_SCORE + 1);
+		WRITE_ONCE(budgets[p->nid], 0);
 		return;
 	}
 	room = tier_target_headroom(work.target);
@@ -756,7 +762,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
 		over += histogram.pages[i];
 	budget = kpromoted_budget(p, work.target, period_ms);
-	WRITE_ONCE(budgets[p->nid], budget);
+	WRITE_ONCE(budgets[p->nid],
+		   kpromoted_shares_by_weight(&p->shares) ? ULONG_MAX : budget);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
 	/* What even the group has to reach of which the least is demanded */
 	points = warm ? p->groups.min_score + points : 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Decisions of kpromoted that depend on nothing but their arguments, so that they
- * can be tested alone (kmmscand_kunit.c).
+ * Decisions of kpromoted, and one of close.c, that depend on nothing but their arguments, so
+ * that they can be tested alone (kmmscand_kunit.c).
  */
 #ifndef _MM_TIER_POLICY_H
 #define _MM_TIER_POLICY_H
 
 #include <linux/math.h>
 #include <linux/minmax.h>
+#include <linux/time64.h>
 
 #include "fault.h"
 #include "hotness.h"
@@ -155,15 +156,37 @@ static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int
 
 /* Looks of a burst at most, the shortest sleep, and looks in a row that make no difference */
 #define KMMSCAND_BURST_LOOKS	16
-#define KMMSCAND_BURST_USECS	50
+#define KMMSCAND_BURST_USECS	50UL
 #define KMMSCAND_BURST_QUIET	2
+/* What is looked at in a us, at least */
+#define KMMSCAND_BURST_SPEED	4
 
 /* Looks at huge pages that have been found in both windows of a close visit, see close.c */
 struct kmmscand_burst {
 	unsigned long usecs;		/* to sleep before the next one; at first a window */
+	unsigned long least;		/* shorter than that it does not become */
 	unsigned int looks;		/* until now */
-	unsigned int quiet;		/* how many without a sleep have made no difference */
+	unsigned int quiet;		/* how many of the shortest have made no difference */
 };
+
+/**
+ * kmmscand_burst_begin - begin to look again
+ * @burst:     result
+ * @window_ms: in which they have been found
+ * @found:     huge pages that have been
+ *
+ * Bits are cleared one after the other, and then the TLB is flushed, which is when an access sets
+ * them again.  So from there to the next look it is less for the first pages than for the
+ * last.  The sleep is not much shorter than this difference.
+ */
+static inline void kmmscand_burst_begin(struct kmmscand_burst *burst, unsigned int window_ms,
+					unsigned long found)
+{
+	*burst = (struct kmmscand_burst) {
+		.usecs = window_ms * USEC_PER_MSEC,
+		.least = max(KMMSCAND_BURST_USECS, found / KMMSCAND_BURST_SPEED),
+	};
+}
 
 /**
  * kmmscand_burst_next - look at the huge pages once more?
@@ -172,23 +195,21 @@ struct kmmscand_burst {
  * @left:   that are left now
  * @enough: so many are not too many
  *
- * Of what is accessed equally often, so many are left over that are found by chance.  If even
- * without a sleep between looks nothing can be told apart, they all are.
+ * Of what is accessed equally often, those are left over that are found by chance.  If even
+ * in the shortest time nothing can be told apart, they all are.
  */
 static inline bool kmmscand_burst_next(struct kmmscand_burst *burst, unsigned long before,
 				       unsigned long left, unsigned long enough)
 {
 	if (left <= enough || burst->looks == KMMSCAND_BURST_LOOKS)
 		return false;
-	if (!burst->usecs) {
+	if (burst->looks && burst->usecs <= burst->least) {
 		burst->quiet = left == before ? burst->quiet + 1 : 0;
 		if (burst->quiet == KMMSCAND_BURST_QUIET)
 			return false;
 	}
 	burst->looks++;
-	burst->usecs /= 2;
-	if (burst->usecs < KMMSCAND_BURST_USECS)
-		burst->usecs = 0;
+	burst->usecs = max(burst->usecs / 2, burst->least);
 	return true;
 }
 

@@ -164,6 +164,7 @@ struct kmmscand_walk {
 	unsigned int skips;
 	unsigned int holes;
 
+	unsigned long again;		/* entries looked at in a burst; no part of the pass */
 	unsigned int warm;		/* score that may be promoted at all */
 	unsigned int hot[MAX_NUMNODES];	/* ... and that is, by slow node */
 };
@@ -305,7 +306,7 @@ static __always_inline bool kmmscand_accessed(struct kmmscand_walk *w, struct fo
 	unsigned int score;
 
 	w->cleared = true;
-	pass->young++;
+	pass->young += w->look != KMMSCAND_AGAIN;
 	kmmscand_hand_back(w, folio);
 	if (w->look == KMMSCAND_CLEAR || w->look == KMMSCAND_AGAIN || !kmmscand_may_move(folio))
 		return false;
@@ -369,7 +370,6 @@ static void kmmscand_retract(struct kmmscand_walk *w, struct folio *folio)
 		return;
 	/* Somebody else may have recorded it, or the threshold was another one. */
 	pass->touched -= !!pass->touched;
-	pass->huge -= !!pass->huge;
 	pass->warm -= pass->warm && score >= w->warm;
 	pass->hot -= pass->hot && score >= w->hot[folio_nid(folio)];
 }
@@ -380,13 +380,14 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 {
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	pmd_t pmd = pmdp_get(pmdp);
-	unsigned long touched;
 	struct folio *folio;
+	bool young, warm;
 
 	/* A migration entry: somebody is moving it just now. */
 	if (!pmd_present(pmd))
 		return;
-	w->pass->ptes++;
+	w->pass->ptes += w->look != KMMSCAND_AGAIN;
+	w->again += w->look == KMMSCAND_AGAIN;
 	if (!pmd_young(pmd) && !mm_has_notifiers(vma->vm_mm) && w->look != KMMSCAND_AGAIN)
 		return;
 
@@ -406,13 +407,14 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 
 	rcu_read_lock();
 	kmmscand_start_table(w);
-	if (pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp)) {
-		touched = w->pass->touched;
-		kmmscand_accessed(w, folio);
-		w->pass->huge += w->pass->touched - touched;
-	} else if (w->look == KMMSCAND_AGAIN && !tier_fault(BURST)) {
-		kmmscand_retract(w, folio);
+	young = pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp);
+	warm = young && kmmscand_accessed(w, folio);
+	if (w->look == KMMSCAND_AGAIN) {
+		if (!young && !tier_fault(BURST))
+			kmmscand_retract(w, folio);
+		warm = hotness_found(folio_pfn(folio), w->pass->looked);
 	}
+	w->pass->huge += warm && !folio_likely_mapped_shared(folio);
 	rcu_read_unlock();
 #endif
 }
@@ -779,7 +781,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 		  unsigned long end, struct kmmscand_cpu *cpu, unsigned long deadline)
 {
 	unsigned long ptes = pass->ptes, young = pass->young, skipped = pass->skipped;
-	unsigned long touched = pass->touched;
+	unsigned long touched = pass->touched, again;
 	unsigned int misses = 0;
 	struct kmmscand_walk *w;
 	int nid, more, ret = 0;
@@ -833,11 +835,12 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 	if (w->cleared)
 		flush_tlb_mm(pass->mm);
 	*next = w->next;
+	again = w->again;
 	kfree(w);
 
 	if (pass->touched != touched)
 		hotness_add_news();
-	count_tier_events(KMMSCAND_PTE_SCANNED, pass->ptes - ptes);
+	count_tier_events(KMMSCAND_PTE_SCANNED, pass->ptes - ptes + again);
 	count_tier_events(KMMSCAND_PTE_YOUNG, pass->young - young);
 	count_tier_events(KMMSCAND_PMD_SKIPPED, pass->skipped - skipped);
 	return ret;
