@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the two instruments share: the check that this QEMU fits, key=value
+ * What the plugins share: the check that this QEMU fits, key=value
  * arguments, recognising markers, and a clock.
  */
 #ifndef LAB_PLUGIN_COMMON_H
