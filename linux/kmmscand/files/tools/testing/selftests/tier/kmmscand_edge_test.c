@@ -30,6 +30,7 @@
 #define POWER		"/sys/power/"
 #define ZRAM		"/sys/block/zram0/"
 #define MM_SLAB		"/sys/kernel/slab/mm_struct/"
+#define BOOST		"/proc/sys/vm/watermark_boost_factor"
 #define UNPOISON	DEBUGFS "hwpoison/unpoison-pfn"
 
 /* One page of so many is poisoned, and the one after it taken out of use. */
@@ -1336,6 +1337,8 @@ static void test_mthp(void)
 
 	write_file(THP "hugepages-2048kB/enabled", "madvise");
 	change(PCP_HIGH, "1000");
+	/* Or a boosted watermark wakes kcompactd, which splits what finds no room */
+	change(BOOST, "0");
 	/* Full: 16 MiB of small pages, the rest huge ones */
 	blocks = use_up_blocks(fast, 4096, &blocks_len);
 	if (blocks)
