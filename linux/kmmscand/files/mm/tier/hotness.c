@@ -65,6 +65,8 @@
 #define HOTNESS_BLOCKS		(PAGES_PER_SECTION / HOTNESS_BLOCK)
 /* Set in a block's word if there may be records; the low byte is the last tick. */
 #define HOTNESS_BLOCK_USED	0x100
+/* The best score of a block that has not been counted yet */
+#define HOTNESS_NOT_COUNTED	0xff
 
 #define HOTNESS_RETRY_MSECS	50
 
@@ -77,6 +79,7 @@ struct hotness_section {
 	u16 *record;			/* PAGES_PER_SECTION of them */
 	u8 *aim;			/* as many, see target.h; NULL with one fast node */
 	u16 block[HOTNESS_BLOCKS];
+	u8 best[HOTNESS_BLOCKS];	/* score when the promoter counted; used by nobody else */
 };
 
 /* Section number -> struct hotness_section */
@@ -570,10 +573,11 @@ static unsigned int hotness_skip(struct hotness_section *section, unsigned int i
 
 /*
  * The first record at or after @index that was touched in @since or later, with its
- * score, or the end of the section.
+ * score, or the end of the section.  Blocks are left out in which no score was at least
+ * @min_score when they were counted.
  */
 static unsigned int hotness_next_fresh(struct hotness_section *section, unsigned int index,
-				       u8 since, unsigned int *score)
+				       u8 since, unsigned int min_score, unsigned int *score)
 {
 	const u8 tick = hotness_tick(), oldest = tick - since;
 	unsigned int end;
@@ -582,7 +586,8 @@ static unsigned int hotness_next_fresh(struct hotness_section *section, unsigned
 		u16 word = READ_ONCE(section->block[index / HOTNESS_BLOCK]);
 
 		end = round_down(index, HOTNESS_BLOCK) + HOTNESS_BLOCK;
-		if (!word || (u8)(tick - word) > oldest)
+		if (!word || (u8)(tick - word) > oldest ||
+		    (min_score && section->best[(end - 1) / HOTNESS_BLOCK] < min_score))
 			continue;
 		for (; index < end; index++) {
 			u16 record;
@@ -679,8 +684,18 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 	if (!try_get_online_mems())
 		return false;
 	for (nr = 0; (section = hotness_next_section(&nr, nid)); nr++) {
-		for (i = 0; (i = hotness_next_fresh(section, i, histogram->since,
+		/* Others count, too, for those who want to see a histogram. */
+		u8 *best = groups ? section->best : NULL;
+
+		if (best)
+			memset(best, 0, sizeof(section->best));
+		for (i = 0; (i = hotness_next_fresh(section, i, histogram->since, 0,
 						    &score)) < PAGES_PER_SECTION; i++) {
+			if (best)
+				best[i / HOTNESS_BLOCK] = max_t(u8, best[i / HOTNESS_BLOCK], score);
+			/* What is not even warm matters to a filter at most. */
+			if (groups && !filter && score < min(groups->warm_score, groups->min_score))
+				continue;
 			pfn = section_nr_to_pfn(nr) + i;
 			pages = hotness_pages(pfn);
 			if (!pages)
@@ -712,6 +727,9 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
  * @max_ranges: size of @ranges
  * @max_pages:  base pages to stop at; one folio may exceed it
  *
+ * What has become hot in a block of records in which nothing was when they were counted is
+ * left for the next time.
+ *
  * Nothing is reserved: what is selected stays in the table until it is forgotten.  A page
  * that was promoted and demoted lately has to be HOTNESS_BOUNCE_POINTS hotter.
  *
@@ -733,8 +751,8 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 	if (!try_get_online_mems())
 		return 0;
 	while ((section = hotness_next_section(&cursor->section, nid))) {
-		for (; (cursor->index = hotness_next_fresh(section, cursor->index,
-							   cursor->since, &score)) <
+		for (; (cursor->index = hotness_next_fresh(section, cursor->index, cursor->since,
+							   min_score, &score)) <
 		       PAGES_PER_SECTION; cursor->index++) {
 			if (score < min_score)
 				continue;
@@ -809,6 +827,7 @@ static int hotness_add_section(unsigned long nr, int nid)
 	}
 	/* Of two slow nodes in one section, the first one's promoter serves both. */
 	section->nid = nid;
+	memset(section->best, HOTNESS_NOT_COUNTED, sizeof(section->best));
 	err = xa_err(xa_store(&hotness_sections, nr, section, GFP_KERNEL));
 	if (err) {
 		kvfree(section->record);

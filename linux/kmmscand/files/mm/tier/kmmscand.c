@@ -24,7 +24,8 @@
  * processes (CLONE_VM without CLONE_THREAD) is visited once per round.
  *
  * Time is counted in epochs of scan_period_ms; while a promoter has found too little
- * and asks for longer windows (close.c), the next one begins at once.  A pass over a
+ * and asks for longer windows (close.c), or a part of an address space shows that all of it
+ * should be looked at (mms.c), the next one begins at once.  A pass over a
  * large address space can take longer than that, at the scanner's share of a CPU; it is
  * cut into visits, so that others are not kept waiting.  If a pass takes more than
  * KMMSCAND_LONG_PASS periods, then epochs are longer than the period, because a history
@@ -48,6 +49,7 @@
 
 #define pr_fmt(fmt) "kmmscand: " fmt
 
+#include <linux/atomic.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/debugfs.h>
@@ -114,6 +116,7 @@ struct kmmscand_scanner {
 	struct kmmscand_close close;
 	unsigned int window_ms;		/* that promoters ask for; 0: no close visits */
 	bool longer;			/* windows than in the round before */
+	bool hurry;			/* a part has shown that all should be looked at */
 	unsigned int long_ms;		/* the longest pass lately */
 	unsigned int unfinished;	/* passes, in the last round and in this one */
 	unsigned int unfinished_now;
@@ -136,6 +139,9 @@ static struct kmmscand *kmmscand;	/* NULL: disabled */
 
 /* Nodes of which a CPU has come online since their scanner was bound */
 static nodemask_t kmmscand_cpu_came;
+
+/* Warm pages that were not found in this epoch and in the last one, by epoch modulo 2 */
+static atomic_long_t kmmscand_unseen[2];
 
 /* For sleeping until kthread_stop(), the end of a round, or longer windows */
 static DECLARE_WAIT_QUEUE_HEAD(kmmscand_wait);
@@ -172,6 +178,18 @@ unsigned int kmmscand_rounds(void)
 			rounds = min(rounds, READ_ONCE(kmmscand->scanner[nid]->done));
 	}
 	return rounds;
+}
+
+/**
+ * kmmscand_missing - how many warm pages have not been found, because parts are looked at?
+ *
+ * Context: any.
+ * Return: an estimate, of the last two epochs.
+ */
+unsigned long kmmscand_missing(void)
+{
+	/* What is fresh in the table is of both, so all is there if all has been seen in one. */
+	return min(atomic_long_read(&kmmscand_unseen[0]), atomic_long_read(&kmmscand_unseen[1]));
 }
 
 /* Sleep until @cond or @msecs have passed, and count it as pay for CPU time. */
@@ -339,15 +357,19 @@ static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
 			   unsigned int window_ms, unsigned int round_ms)
 {
 	struct kmmscand_pass *pass = &state->pass;
-	unsigned int epoch = hotness_epoch(), elapsed = epoch - pass->epoch;
+	unsigned int epoch = hotness_epoch(), elapsed = epoch - pass->epoch, spread;
 
 	pass->nodes = &kmmscand->nodes;
-	pass->stale = !pass->number || elapsed >= HOTNESS_HORIZON;
 	/* Close visits ask a secondary MMU too often. */
 	target_vote(state, task);
 	pass->close = (window_ms || (pass->sideways && round_ms)) &&
 		      !mm_has_notifiers(pass->mm);
-	pass->shift = min(ilog2(max(elapsed, 1U)), HOTNESS_MAX_SHIFT);
+	pass->part = pass->close && window_ms && !pass->sideways ? state->part : 0;
+	/* 2^spread passes ago every page table has had its turn, unless passes were late. */
+	spread = max(state->part_done, pass->part);
+	pass->stale = !pass->number || elapsed << spread >= HOTNESS_HORIZON;
+	pass->shift = min(ilog2(max(elapsed, 1U)) + spread, HOTNESS_MAX_SHIFT);
+	pass->seen = epoch - (spread ? 2 * max(elapsed, 1U) << spread : elapsed);
 	pass->since = pass->epoch;
 	pass->epoch = epoch;
 	pass->held_up = false;
@@ -368,13 +390,21 @@ static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
 void kmmscand_pass_done(struct kmmscand_mm *state)
 {
 	struct kmmscand_pass *pass = &state->pass;
+	unsigned int scale = tier_mm_scale(pass->mm), epoch = hotness_epoch();
 
+	atomic_long_add((pass->warm << pass->part) - pass->warm, &kmmscand_unseen[epoch % 2]);
 	state->shift = kmmscand_next_shift(state);
+	/* A pass may take epochs itself. */
+	state->part = kmmscand_next_part(state, max(scale, epoch - pass->epoch + 1));
+	state->part_done = pass->part;
 	if (pass->close)
-		state->warm = pass->warm;
+		state->warm = pass->warm << pass->part;
 	else
-		state->touched = pass->touched;
-	state->due = pass->epoch + kmmscand_interval(state->shift, tier_mm_scale(pass->mm));
+		state->touched = pass->touched << pass->part;
+	/* The first scanner counts the epochs. */
+	if (pass->part && !state->shift && scale <= 1)
+		kmmscand->scanner[state->home]->hurry = kmmscand->scanner[state->home]->first;
+	state->due = pass->epoch + kmmscand_interval(state->part ? 0 : state->shift, scale);
 	pass->number++;
 	target_pass_done(state);
 	count_tier_events(KMMSCAND_MM_SCANNED, 1);
@@ -393,6 +423,12 @@ static int kmmscand_visit_close(struct kmmscand_scanner *s, struct kmmscand_mm *
 		ret = kmmscand_close_visit(&s->close, state, &s->cpu);
 	} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
 	return ret;
+}
+
+/* How long does it take to look at all?  In parts, longer than the pass has taken. */
+static unsigned int kmmscand_pass_ms(const struct kmmscand_pass *pass)
+{
+	return jiffies_to_msecs(jiffies - pass->started) << pass->part;
 }
 
 static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
@@ -433,8 +469,7 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 		pass->next = 0;
 	if (ret == 1) {
 		if (!pass->held_up)
-			WRITE_ONCE(s->long_ms, max(s->long_ms, jiffies_to_msecs(jiffies -
-										pass->started)));
+			WRITE_ONCE(s->long_ms, max(s->long_ms, kmmscand_pass_ms(pass)));
 		/* In close visits the last looks are still to come. */
 		if (!(pass->close && s->close.window_ms))
 			kmmscand_pass_done(state);
@@ -506,6 +541,7 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 	WRITE_ONCE(epoch_ms, period_ms << min(stretch, KMMSCAND_MAX_STRETCH));
 
 	hotness_next_epoch();
+	atomic_long_set(&kmmscand_unseen[hotness_epoch() % 2], 0);
 	kmmscand_cache_epoch(s->window_ms);
 	/* What could not be allocated when memory came online */
 	if (!(s->round % HOTNESS_SWEEP_EPOCHS) &&
@@ -547,6 +583,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	s->close.window_ms = s->window_ms ?: target_window_ms();
 	s->close.enough = s->window_ms ? kmmscand_enough() : ULONG_MAX;
 	s->round++;
+	s->hurry = false;
 	s->unfinished = s->unfinished_now;
 	s->unfinished_now = 0;
 	/* Forgotten slowly: passes over large address spaces do not end in each round. */
@@ -587,6 +624,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 static int kmmscand_thread(void *data)
 {
 	struct kmmscand_scanner *s = data;
+	bool hurried = false;
 
 	set_freezable();
 	kmmscand_cpu_start(&s->cpu);
@@ -602,7 +640,9 @@ static int kmmscand_thread(void *data)
 		period_ms = kmmscand_epoch_ms();
 		period = msecs_to_jiffies(period_ms);
 		spent = jiffies - start;
-		if (spent < period)
+		/* Once at a time, or processes that take turns would keep epochs short for good. */
+		hurried = s->hurry && !hurried;
+		if (spent < period && !hurried)
 			kmmscand_sleep_unless(&s->cpu, jiffies_to_msecs(period - spent),
 					      kmmscand_window_grew(s) ||
 					      kmmscand_epoch_ms() != period_ms);
@@ -679,6 +719,8 @@ static int kmmscand_start_threads(void)
 	bool first = true;
 	int nid, err;
 
+	atomic_long_set(&kmmscand_unseen[0], 0);
+	atomic_long_set(&kmmscand_unseen[1], 0);
 	/* All of them first: they look each other up; see kmmscand_home(). */
 	for_each_node_mask(nid, nodes->top) {
 		if (!node_state(nid, N_CPU))

@@ -61,6 +61,8 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @number:	of the pass, to take turns with
  * @epoch:	of its beginning
  * @since:	epoch in which the pass before began
+ * @seen:	epoch after which all that is looked at has been looked at before
+ * @part:	only one page table in 2^@part is looked at, by turns
  * @shift:	bits of history stand for 2^@shift epochs
  * @stale:	the Accessed bits are of unknown age: clear, but do not count, unless
  *		they are cleared for a window
@@ -91,6 +93,8 @@ struct kmmscand_pass {
 	unsigned int number;
 	unsigned int epoch;
 	unsigned int since;
+	unsigned int seen;
+	unsigned int part;
 	unsigned int shift;
 	bool stale;
 	bool close;
@@ -144,9 +148,11 @@ struct kmmscand_mm {
 	unsigned int away;		/* rounds that its process was elsewhere */
 	bool moved;			/* to a scanner that has not met it yet */
 	unsigned int due;		/* epoch of the next pass */
-	unsigned int shift;		/* passes are 2^shift epochs apart, or more */
-	unsigned long touched;		/* in the last pass that was no close one */
-	unsigned long warm;		/* in the last one that was */
+	unsigned int shift;		/* a page is due again after 2^shift epochs */
+	unsigned int part;		/* of the next pass, if that is a close one */
+	unsigned int part_done;		/* of the last one that was completed */
+	unsigned long touched;		/* in the last pass that was no close one, and */
+	unsigned long warm;		/* in the last one that was, or for which its part stands */
 };
 
 struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
@@ -155,6 +161,7 @@ void kmmscand_mms_drop(int nid, unsigned int round);
 void kmmscand_mms_drop_all(void);
 unsigned int kmmscand_next_shift(const struct kmmscand_mm *state);
 unsigned int kmmscand_interval(unsigned int shift, unsigned int scale);
+unsigned int kmmscand_next_part(const struct kmmscand_mm *state, unsigned int epochs);
 void kmmscand_pass_done(struct kmmscand_mm *state);
 
 /* Pieces of address spaces that are looked at together, see close.c */
@@ -187,6 +194,7 @@ unsigned int kmmscand_epoch_ms(void);
 
 /* Rounds of the scanners, for those who wait for the end of one */
 unsigned int kmmscand_rounds(void);
+unsigned long kmmscand_missing(void);
 void kmmscand_wait_round(struct kmmscand_cpu *cpu, unsigned int round, unsigned int msecs);
 void kmmscand_wake(void);
 

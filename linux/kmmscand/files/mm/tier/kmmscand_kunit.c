@@ -172,8 +172,8 @@ static void exchanging_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpromoted_patience(7, false), 0);
 	KUNIT_EXPECT_EQ(test, kpromoted_window_most(period, false, 0), period);
 	/* There is none. */
-	KUNIT_EXPECT_EQ(test, kpromoted_least_score(3, true), 4);
-	KUNIT_EXPECT_EQ(test, kpromoted_regret_score(3), 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_least_score(3, true), 5);
+	KUNIT_EXPECT_EQ(test, kpromoted_regret_score(3), 5);
 	KUNIT_EXPECT_EQ(test, kpromoted_least_score(HOTNESS_MAX_SCORE, true), HOTNESS_MAX_SCORE);
 	for (i = 1; i < KPROMOTED_PATIENCE; i++) {
 		patience = kpromoted_patience(patience, true);
@@ -552,6 +552,41 @@ static void exchange_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, false, few), EXCHANGE_MOST);
 }
 
+/* Each page table has its turn once, and what has a regular distance is in all parts. */
+static void turn_test(struct kunit *test)
+{
+	static const unsigned int distance[] = { 1, 2, 8, 32, 64, 512 };
+	unsigned int i, k, n, number, turns, parts;
+
+	for (number = 5; number < 5 + 3; number++) {
+		for (k = 0; k < 1000; k++) {
+			for (n = 0, turns = 0; n < 8; n++)
+				turns += !(kmmscand_turn(k, number + n) & 7);
+			KUNIT_EXPECT_EQ(test, turns, 1);
+		}
+	}
+	for (i = 0; i < ARRAY_SIZE(distance); i++) {
+		for (k = 0, parts = 0; k < 16; k++)
+			parts |= 1 << (kmmscand_turn(1000 + k * distance[i], 0) & 7);
+		KUNIT_EXPECT_EQ_MSG(test, parts, 0xff, "every %u", distance[i]);
+	}
+	/* Eight in a row are in eight parts. */
+	for (k = 0, parts = 0; k < 8; k++)
+		parts |= 1 << (kmmscand_turn(800 + k, 0) & 7);
+	KUNIT_EXPECT_EQ(test, parts, 0xff);
+}
+
+static void whole_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, kpromoted_whole(0, 0, 1000), 0);
+	KUNIT_EXPECT_EQ(test, kpromoted_whole(100, 100, 0), 100);
+	KUNIT_EXPECT_EQ(test, kpromoted_whole(100, 100, 300), 400);
+	/* Who has a quarter of what is found has a quarter of what is not. */
+	KUNIT_EXPECT_EQ(test, kpromoted_whole(25, 100, 300), 100);
+	/* Some of what was found has been promoted since. */
+	KUNIT_EXPECT_EQ(test, kpromoted_whole(100, 100, 3000), 800);
+}
+
 static unsigned int next_shift(struct kmmscand_mm *state, unsigned long touched,
 			       unsigned long warm, unsigned long hot)
 {
@@ -600,6 +635,64 @@ static void shift_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 2064, 0), HOTNESS_MAX_SHIFT - 1);
 	/* Where nothing is accessed, they are of no use. */
 	KUNIT_EXPECT_EQ(test, next_shift(state, 0, 0, 0), HOTNESS_MAX_SHIFT);
+}
+
+static void part_test(struct kunit *test)
+{
+	struct kmmscand_mm *state = kunit_kzalloc(test, sizeof(*state), GFP_KERNEL);
+	unsigned int part;
+
+	KUNIT_ASSERT_NOT_NULL(test, state);
+	/* Three walks over 32 page tables, that cost as much as to promote 96 pages */
+	state->pass.close = true;
+	state->pass.ptes = 3 * 32 * PTRS_PER_PTE;
+	state->warm = 1000;
+	state->shift = 2;
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 2);
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 0), 2);
+	/* Nor are they longer apart than histories allow, for who wants it to be seldom. */
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 3), 2);
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 4), 1);
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 10), 0);
+	/* In parts it may take longer until all have had their turn. */
+	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), HOTNESS_MAX_SHIFT);
+	/* Too small */
+	state->pass.ptes--;
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 0);
+	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), HOTNESS_MAX_SHIFT - 1);
+	/* Not looked at closely */
+	state->pass.ptes++;
+	state->pass.close = false;
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 0);
+	state->pass.close = true;
+
+	/* Parts differ: half as much is enough for who is looked at in parts already. */
+	state->shift = 3;
+	state->pass.part = 3;
+	state->pass.ptes = 3 * 32 * PTRS_PER_PTE / 16;
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 3);
+	state->pass.ptes--;
+	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 0);
+
+	/* What has been found in a part stands for all: as large, and as hot. */
+	for (part = 1; part <= HOTNESS_MAX_SHIFT; part++) {
+		unsigned long most = 2 * (state->warm >> part) + PTRS_PER_PTE;
+
+		state->pass.part = part;
+		state->pass.ptes = 3 * 32 * PTRS_PER_PTE >> part;
+		KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 88 >> part, 88 >> part), 3);
+		/* A larger part, or all if not only one page table may have become warm */
+		KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 96 >> part, 96 >> part), 2);
+		KUNIT_EXPECT_EQ(test, next_shift(state, 3000, most, 0), 3);
+		KUNIT_EXPECT_EQ(test, next_shift(state, 3000, most + 1, 0), 0);
+		state->pass.ptes = 100000000;
+		KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 1016 >> part, 1016 >> part), 3);
+		KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 1024 >> part, 1024 >> part), 2);
+	}
+	/* Few of very many: never all of it */
+	state->shift = 1;
+	state->pass.part = 1;
+	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 512, 512), 1);
 }
 
 /* The score of a frame's next touch, @epochs later */
@@ -894,6 +987,7 @@ static void bounced_test(struct kunit *test)
 	/* Whatever bounced, what is as hot as can be may go. */
 	while (hotness_touch(folio_pfn(src), 0) < HOTNESS_MAX_SCORE)
 		hotness_next_epoch();
+	KUNIT_EXPECT_EQ_MSG(test, counted(groups, slow), 0, "no longer of score 3");
 	KUNIT_EXPECT_EQ(test, selected(slow, HOTNESS_MAX_SCORE), 1);
 
 	tier_promoter_put();
@@ -903,6 +997,37 @@ static void bounced_test(struct kunit *test)
 #else
 	kunit_skip(test, "needs CONFIG_TIER_DEBUG");
 #endif
+}
+
+/* Where nothing was hot when it was counted, nothing is selected before it is counted again. */
+static void counted_test(struct kunit *test)
+{
+	struct hotness_groups *groups = kunit_kzalloc(test, sizeof(*groups), GFP_KERNEL);
+	unsigned long pfn = kunit_alloc_table(test, 0);
+	struct hotness_histogram histogram;
+	struct hotness_cursor cursor = {};
+	struct tier_range range;
+
+	KUNIT_ASSERT_NOT_NULL(test, groups);
+	groups->warm_score = 1;
+	groups->min_score = 1;
+	groups->regret_score = 1;
+	hotness_touch(pfn, 0);
+	hotness_count(first_memory_node, &histogram, groups, NULL);
+	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 3);
+	cursor.since = histogram.since;
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 3, &cursor, &range, 1, 1), 0);
+	cursor = (struct hotness_cursor) { .since = histogram.since };
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, &range, 1, 1), 1);
+	/* Those who only want to see a histogram change nothing. */
+	hotness_count(first_memory_node, &histogram, NULL, NULL);
+	cursor = (struct hotness_cursor) { .since = histogram.since };
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 3, &cursor, &range, 1, 1), 0);
+	hotness_count(first_memory_node, &histogram, groups, NULL);
+	KUNIT_EXPECT_EQ(test, histogram.pages[3], 1);
+	cursor = (struct hotness_cursor) { .since = histogram.since };
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 3, &cursor, &range, 1, 1), 1);
+	kunit_free_table(pfn, 0);
 }
 
 #define NR_OWNERS	4
@@ -1157,8 +1282,12 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(burst_test),
 	KUNIT_CASE(changed_test),
 	KUNIT_CASE(exchange_test),
+	KUNIT_CASE(turn_test),
+	KUNIT_CASE(whole_test),
 	KUNIT_CASE(shift_test),
+	KUNIT_CASE(part_test),
 	KUNIT_CASE(table_test),
+	KUNIT_CASE(counted_test),
 	KUNIT_CASE(look_test),
 	KUNIT_CASE(sweep_test),
 	KUNIT_CASE(bounced_test),

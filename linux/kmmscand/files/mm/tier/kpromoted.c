@@ -22,7 +22,7 @@
  *    to disk.
  *
  * While there is room, what is promoted costs nothing but its migration.  Where a page has
- * to be demoted for it, more is asked for: a point above hot_threshold, and windows that
+ * to be demoted for it, more is asked for: two points above hot_threshold, and windows that
  * are short, or pages that are warm by chance are exchanged for others.  After a long time
  * without strain, what is on the fast node may be so cold that longer ones are tried.
  *
@@ -701,7 +701,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 {
 	unsigned int least = READ_ONCE(kmmscand_tunables.hot_threshold), threshold, i;
 	unsigned int points = HOTNESS_MAX_SCORE;
-	unsigned long budget, hot, wanted, room, warm = 0, over = 0;
+	unsigned long budget, hot, wanted, room, warm = 0, over = 0, found, missing;
 	struct kpromoted_work work = { .begun = jiffies };
 	unsigned int round = kmmscand_rounds();
 	struct hotness_histogram histogram;
@@ -747,6 +747,11 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		if (group->warm)
 			points = min(points, group->points);
 	}
+	found = warm;
+	missing = kmmscand_missing();
+	for (i = 0; i < TIER_GROUPS; i++)
+		p->groups.group[i].warm = kpromoted_whole(p->groups.group[i].warm, found, missing);
+	warm = kpromoted_whole(warm, found, missing);
 	/*
 	 * What was demoted before the change may well be hot now.  And it is not for once that
 	 * so much is, so it need not be tried with little first.
@@ -771,6 +776,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	WRITE_ONCE(thresholds[p->nid],
 		   max(kpromoted_shares_by_weight(&p->shares) ? least : threshold, points));
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
+	wanted = kpromoted_whole(wanted, found, missing);
 	/*
 	 * By weight, pages have to be found although there are hotter ones of others.
 	 * Else only what the scanners have found since says something about the window.

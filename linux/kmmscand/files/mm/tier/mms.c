@@ -12,7 +12,10 @@
  * moves to and fro keeps its scanner until it has stayed away for some rounds.
  *
  * How often: every epoch while scanning costs less than to promote what it finds.  When
- * it costs more, the interval doubles, up to 2^HOTNESS_MAX_SHIFT epochs.  That saves CPU
+ * it costs more, the interval doubles, up to 2^HOTNESS_MAX_SHIFT epochs.  For close visits
+ * (close.c) to a large address space that is the interval of each of its page tables: in
+ * each epoch one in so many is looked at.  So when something else becomes hot a few of its pages
+ * are found in the next epoch, and all are looked at again.  That saves CPU
  * time, and since one bit of history stands for one pass, it also lets pages count as hot
  * that are accessed less often: first the hottest pages are found, and then, if there is
  * still room, the warm ones.  While there are warm pages that just cannot be afforded,
@@ -40,8 +43,10 @@
 #define KMMSCAND_MANY		1024
 /* A jump: twice as many pages as before, and this many more */
 #define KMMSCAND_JUMP		64
-/* Close passes are at most so many epochs apart, as a power of two. */
+/* Close passes are at most so many epochs apart, as a power of two, if they are not in parts. */
 #define KMMSCAND_CLOSE_SHIFT	2U
+/* Entries of an address space that is looked at in parts, in the three walks of a visit */
+#define KMMSCAND_PART_LEAST	(3UL * 32 * PTRS_PER_PTE)
 /*
  * With longer intervals there would be gaps in a history that stands for 2^HOTNESS_MAX_SHIFT
  * epochs a bit; some epochs are for visits that come late.
@@ -173,9 +178,11 @@ void kmmscand_mms_drop_all(void)
 	mutex_unlock(&kmmscand_mms_mutex);
 }
 
-static bool kmmscand_jumped(unsigned long pages, unsigned long before)
+/* In a part, what is in a single page table is no jump: it would be one at each of its turns. */
+static bool kmmscand_jumped(const struct kmmscand_pass *pass, unsigned long pages,
+			    unsigned long before)
 {
-	return pages > 2 * before + KMMSCAND_JUMP;
+	return pages > 2 * (before >> pass->part) + (pass->part ? PTRS_PER_PTE : KMMSCAND_JUMP);
 }
 
 /* Is it worth a pass like that to find @pages? */
@@ -184,8 +191,19 @@ static bool kmmscand_pays(const struct kmmscand_pass *pass, unsigned long pages)
 	return pages >= (pass->ptes + KMMSCAND_YOUNG_COST * pass->young) / KMMSCAND_PROMOTE_COST;
 }
 
+/* Is it so large that a part of it stands for the whole? */
+static bool kmmscand_large(const struct kmmscand_pass *pass)
+{
+	unsigned long least = KMMSCAND_PART_LEAST;
+
+	/* Parts differ, and not all of one is walked three times. */
+	if (pass->part)
+		least /= 2;
+	return pass->close && pass->ptes << pass->part >= least;
+}
+
 /**
- * kmmscand_next_shift - how long until the next pass?
+ * kmmscand_next_shift - how long until a page is looked at again?
  * @state: with the pass that has just ended
  *
  * Return: n, for 2^n epochs.
@@ -194,23 +212,25 @@ unsigned int kmmscand_next_shift(const struct kmmscand_mm *state)
 {
 	const struct kmmscand_pass *pass = &state->pass;
 	unsigned int longer = min(state->shift + 1, (unsigned int)HOTNESS_MAX_SHIFT);
+	unsigned int most = kmmscand_large(pass) ? HOTNESS_MAX_SHIFT : KMMSCAND_CLOSE_SHIFT;
 
 	/* The first pass has only cleared. */
 	if (pass->stale && !pass->close)
 		return 0;
 	/* How many are accessed in a window says nothing, unless it is again and again. */
-	if (pass->close ? kmmscand_jumped(pass->warm, state->warm) :
-			  kmmscand_jumped(pass->touched, state->touched))
+	if (pass->close ? kmmscand_jumped(pass, pass->warm, state->warm) :
+			  kmmscand_jumped(pass, pass->touched, state->touched))
 		return 0;
+	/* In other parts there may be nothing, so a larger one is next. */
 	if (pass->hot && kmmscand_pays(pass, pass->hot))
-		return 0;
+		return pass->part ? state->shift - 1 : 0;
 	/* Few of very many are still too many to be found stale. */
-	if (pass->hot >= KMMSCAND_MANY)
-		return min(longer, 1U);
+	if (pass->hot << pass->part >= KMMSCAND_MANY)
+		return pass->part ? max(state->shift - 1, 1U) : min(longer, 1U);
 	if (pass->warm && kmmscand_pays(pass, pass->warm))
-		return min(longer, pass->close ? KMMSCAND_CLOSE_SHIFT : 1U);
+		return min(longer, pass->close ? most : 1U);
 	/* Windows are for when much is going on. */
-	return pass->close && pass->touched ? min(longer, KMMSCAND_CLOSE_SHIFT) : longer;
+	return pass->close && pass->touched ? min(longer, most) : longer;
 }
 
 /**
@@ -223,4 +243,20 @@ unsigned int kmmscand_next_shift(const struct kmmscand_mm *state)
 unsigned int kmmscand_interval(unsigned int shift, unsigned int scale)
 {
 	return min(max(scale, 1U) << shift, KMMSCAND_LONGEST);
+}
+
+/**
+ * kmmscand_next_part - which part of its page tables will each of the next passes look at?
+ * @state:  with the pass that has just ended, and what kmmscand_next_shift() has said of it
+ * @epochs: between two passes
+ *
+ * Return: n, for one in 2^n; 0 for all.
+ */
+unsigned int kmmscand_next_part(const struct kmmscand_mm *state, unsigned int epochs)
+{
+	unsigned int part = kmmscand_large(&state->pass) ? state->shift : 0;
+
+	while (part && max(epochs, 1U) << part > KMMSCAND_LONGEST)
+		part--;
+	return part;
 }

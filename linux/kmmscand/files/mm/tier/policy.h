@@ -97,11 +97,13 @@ static inline unsigned int kpromoted_window_most(unsigned int period_ms, bool ex
  * kpromoted_regret_score - the score that a page needs to be worth an exchange
  * @least: score that is needed where there is room
  *
- * Return: one point more: it has to be hot not only by chance.
+ * Return: two points more, those of another visit: it has to be hot not only by chance.  What
+ * is accessed in each window has them all the same; with one, what is in every fifth went to
+ * and fro.
  */
 static inline unsigned int kpromoted_regret_score(unsigned int least)
 {
-	return min(least + 1, (unsigned int)HOTNESS_MAX_SCORE);
+	return min(least + 2, (unsigned int)HOTNESS_MAX_SCORE);
 }
 
 /* The score that a page needs, by whether another one has to go for it */
@@ -152,6 +154,35 @@ static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int
 		next = window_ms < longest ? min_t(unsigned long, next, longest) : period_ms;
 	}
 	return clamp(next, least, max(most, least));
+}
+
+/**
+ * kmmscand_turn - when is it a page table's turn?
+ * @table:  number of the page table, from its address
+ * @number: of the pass
+ *
+ * In parts of 2^n page tables, when the result is a multiple of 2^n.  All digits of the number
+ * (base 8) count, so that page tables at the same distance from each other, as heaps of
+ * threads have them, are in different parts, and neighbours are as well.
+ */
+static inline unsigned long kmmscand_turn(unsigned long table, unsigned int number)
+{
+	return table + (table >> 3) + (table >> 6) + (table >> 9) + (table >> 12) + number;
+}
+
+/**
+ * kpromoted_whole - for how many pages do those stand that were found in parts?
+ * @pages:   some of @all
+ * @all:     base pages that are warm in the hotness table
+ * @missing: how many more would have been found by looking at everything
+ *
+ * Return: @pages with their share of what is missing, which is at most what parts can stand for.
+ */
+static inline unsigned long kpromoted_whole(unsigned long pages, unsigned long all,
+					    unsigned long missing)
+{
+	missing = min(missing, (all << HOTNESS_MAX_SHIFT) - all);
+	return missing ? mult_frac(pages, all + missing, all) : pages;
 }
 
 /* Looks of a burst at most, the shortest sleep, and looks in a row that make no difference */

@@ -97,6 +97,7 @@
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
+#include "policy.h"
 #include "sideways.h"
 #include "target.h"
 
@@ -115,7 +116,7 @@
 #define KMMSCAND_LOCK_MSECS	10
 /* Neighbours that have to be there to tell where pages should go */
 #define KMMSCAND_SPATIAL_LEAST	8
-/* A page table that the processor has not walked is read in one pass of so many */
+/* A page table that the processor has not walked is read in one turn of so many */
 #define KMMSCAND_FULL_PASSES	64
 
 /* Epoch in which MGLRU has cleared the bit of an upper-level entry the last time */
@@ -477,6 +478,12 @@ static void kmmscand_ask(struct kmmscand_walk *w, struct vm_area_struct *vma,
 		w->asked = true;
 }
 
+/* Is a page table of another part than the one whose turn it is? */
+static bool kmmscand_other_part(const struct kmmscand_pass *pass, unsigned long addr)
+{
+	return kmmscand_turn(addr >> PMD_SHIFT, pass->number) & (BIT(pass->part) - 1);
+}
+
 /* May this page table be skipped?  The entry is only read; it may change any time. */
 static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned long addr)
 {
@@ -488,9 +495,10 @@ static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned lo
 		return !pmd_trans_huge(pmdp_get_lockless(pmd));
 	/* Signed, because epochs wrap */
 	if (!w->skip || (int)(READ_ONCE(kmmscand_table_aged) -
-			      (begins ? pass->since : pass->epoch)) >= 0)
+			      (begins ? pass->seen : pass->epoch)) >= 0)
 		return false;
-	if (begins && !((pass->number + (addr >> PMD_SHIFT)) % KMMSCAND_FULL_PASSES))
+	if (begins && !((kmmscand_turn(addr >> PMD_SHIFT, pass->number) >> pass->part) %
+			KMMSCAND_FULL_PASSES))
 		return false;
 	val = pmdp_get_lockless(pmd);
 	return pmd_present(val) && !pmd_trans_huge(val) && (!pmd_young(val) || tier_fault(SKIP));
@@ -504,7 +512,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
 	unsigned long start = addr, absent = 0;
 	const bool sideways = w->sideways != NUMA_NO_NODE;
-	bool notifiers, quiet = w->slow_len;
+	bool other, notifiers, quiet = w->slow_len;
 	pte_t *start_pte, *pte;
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
@@ -516,8 +524,9 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	/* Never descend, never split. */
 	walk->action = ACTION_CONTINUE;
 
-	if (kmmscand_not_walked(w, pmd, addr)) {
-		w->pass->skipped += w->look != KMMSCAND_AGAIN;
+	other = kmmscand_other_part(w->pass, addr);
+	if (other || kmmscand_not_walked(w, pmd, addr)) {
+		w->pass->skipped += !other && w->look != KMMSCAND_AGAIN;
 		if (!w->skips--) {
 			w->skips = KMMSCAND_SKIPS;
 			w->budget--;

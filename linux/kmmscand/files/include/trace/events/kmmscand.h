@@ -15,7 +15,7 @@
  * @skipped: page tables that the processor had not walked
  * @young: entries of slow pages that had been accessed
  * @hot: of these, folios that reached the threshold
- * @shift: the next pass begins 2^@shift epochs after this one
+ * @shift: the next pass begins 2^@shift epochs after this one, or is over a part of it
  * @stale: the bits were of unknown age, and only cleared, unless @close
  * @close: it asked what is accessed within a short window
  */
