@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Decisions of kpromoted, and one of close.c, that depend on nothing but their arguments, so
- * that they can be tested alone (kmmscand_kunit.c).
+ * Decisions of kpromoted, and one each of close.c and scan.c, that depend on nothing but their
+ * arguments, so that they can be tested alone (kmmscand_kunit.c).
  */
 #ifndef _MM_TIER_POLICY_H
 #define _MM_TIER_POLICY_H
