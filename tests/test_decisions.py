@@ -119,6 +119,12 @@ MUTATIONS = (
     ("hotness.h", "(2 << shift);\n\n\tif (!history)", "2;\n\n\tif (!history)"),
     ("hotness.h", "for (; !(history & 3); history >>= 2)", "for (; !(history & 1); history >>= 1)"),
     ("hotness.h", " + ((history & 3) == 3)", ""),
+    ("hotness.h", "score > 2 ? score - 1 : score", "score"),
+    ("hotness.h", "score > 2 ? score - 1 : score", "score ? score - 1 : score"),
+    ("hotness.h", "while (--bits)", "while (bits--)"),
+    ("hotness.h", "while (--bits)", "if (--bits)"),
+    ("hotness.h", "(history | 0x100 * HOTNESS_ONES) - HOTNESS_ONES", "history - HOTNESS_ONES"),
+    ("hotness.h", "return fresh & (history + 0xff * HOTNESS_ONES)", "return history"),
     (
         "hotness.h",
         "((0x100 + oldest) * HOTNESS_ONES - ages) & 0x100",

@@ -561,25 +561,27 @@ static unsigned long hotness_pages(unsigned long pfn)
 	return order <= MAX_PAGE_ORDER ? 1UL << order : 0;
 }
 
-/* The first record, from a multiple of four on, that may be fresh, or its neighbour, or @end */
+/* From a multiple of four on, the first four records with one to be looked at, or @end */
 static unsigned int hotness_skip(struct hotness_section *section, unsigned int index,
-				 unsigned int end, u8 tick, u8 oldest)
+				 unsigned int end, u8 tick, u8 oldest, unsigned int bits)
 {
-	while (index < end &&
-	       !hotness_any_fresh(READ_ONCE(*(u64 *)&section->record[index]), tick, oldest))
+	while (index < end && !hotness_any_fresh(READ_ONCE(*(u64 *)&section->record[index]),
+						 tick, oldest, bits))
 		index += HOTNESS_LANES;
 	return index;
 }
 
 /*
- * The first record at or after @index that was touched in @since or later, with its
- * score, or the end of the section.  Blocks are left out in which no score was at least
- * @min_score when they were counted.
+ * The first record at or after @index that was touched in @since or later and has at least
+ * @min_score, with its score, or the end of the section.  Blocks are left out that are not as
+ * good by @best, unless that is NULL.
  */
-static unsigned int hotness_next_fresh(struct hotness_section *section, unsigned int index,
-				       u8 since, unsigned int min_score, unsigned int *score)
+static unsigned int hotness_next_fresh(struct hotness_section *section, const u8 *best,
+				       unsigned int index, u8 since, unsigned int min_score,
+				       unsigned int *score)
 {
 	const u8 tick = hotness_tick(), oldest = tick - since;
+	const unsigned int bits = hotness_score_bits(min_score);
 	unsigned int end;
 
 	for (; index < PAGES_PER_SECTION; index = end) {
@@ -587,20 +589,21 @@ static unsigned int hotness_next_fresh(struct hotness_section *section, unsigned
 
 		end = round_down(index, HOTNESS_BLOCK) + HOTNESS_BLOCK;
 		if (!word || (u8)(tick - word) > oldest ||
-		    (min_score && section->best[(end - 1) / HOTNESS_BLOCK] < min_score))
+		    (best && best[index / HOTNESS_BLOCK] < min_score))
 			continue;
 		for (; index < end; index++) {
 			u16 record;
 
 			if (!(index % HOTNESS_LANES))
-				index = hotness_skip(section, index, end, tick, oldest);
+				index = hotness_skip(section, index, end, tick, oldest, bits);
 			if (index == end)
 				break;
 			record = READ_ONCE(section->record[index]);
-			if ((u8)(tick - (record >> 8)) <= oldest && (u8)record) {
-				*score = hotness_score(record);
+			if ((u8)(tick - (record >> 8)) > oldest || !(u8)record)
+				continue;
+			*score = hotness_score(record);
+			if (*score >= min_score)
 				return index;
-			}
 		}
 	}
 	cond_resched();
@@ -676,9 +679,12 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 		   struct hotness_groups *groups, struct hotness_filter *filter)
 {
 	struct hotness_section *section;
+	unsigned int i, score, least = 0;
 	unsigned long nr, pfn, pages;
-	unsigned int i, score;
 
+	/* What is not even warm matters to a filter at most. */
+	if (groups && !filter)
+		least = min(groups->warm_score, groups->min_score);
 	memset(histogram, 0, sizeof(*histogram));
 	histogram->since = hotness_tick() - HOTNESS_FRESH_TICKS + 1;
 	if (!try_get_online_mems())
@@ -689,13 +695,10 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 
 		if (best)
 			memset(best, 0, sizeof(section->best));
-		for (i = 0; (i = hotness_next_fresh(section, i, histogram->since, 0,
+		for (i = 0; (i = hotness_next_fresh(section, NULL, i, histogram->since, least,
 						    &score)) < PAGES_PER_SECTION; i++) {
 			if (best)
 				best[i / HOTNESS_BLOCK] = max_t(u8, best[i / HOTNESS_BLOCK], score);
-			/* What is not even warm matters to a filter at most. */
-			if (groups && !filter && score < min(groups->warm_score, groups->min_score))
-				continue;
 			pfn = section_nr_to_pfn(nr) + i;
 			pages = hotness_pages(pfn);
 			if (!pages)
@@ -718,7 +721,8 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 /**
  * hotness_select - the pages of a node that are hot enough
  * @nid:        slow node
- * @min_score:  least score, at least 1
+ * @min_score:  least score, at least 1, and not below what mattered to the last
+ *              hotness_count() with groups
  * @cursor:     zero at first, but for @since of the histogram by which @min_score was
  *              chosen, and what was asked for with it; where the next call goes on
  * @ranges:     filled, in the order of the page frames, neighbours merged; instead of a
@@ -751,11 +755,9 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 	if (!try_get_online_mems())
 		return 0;
 	while ((section = hotness_next_section(&cursor->section, nid))) {
-		for (; (cursor->index = hotness_next_fresh(section, cursor->index, cursor->since,
-							   min_score, &score)) <
+		for (; (cursor->index = hotness_next_fresh(section, section->best, cursor->index,
+							   cursor->since, min_score, &score)) <
 		       PAGES_PER_SECTION; cursor->index++) {
-			if (score < min_score)
-				continue;
 			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
 			pages = hotness_pages(pfn);
 			if (!pages || !hotness_group_select(cursor->groups, nid, pfn, score,

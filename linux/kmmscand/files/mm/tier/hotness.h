@@ -218,16 +218,24 @@ static inline u16 hotness_retracted(u16 record, unsigned int shift)
 #define HOTNESS_ONES		(U64_MAX / U16_MAX)
 
 /*
- * Is one of some records at most @oldest ticks old?  Asked of all of them at once, because
- * most of what a promoter executes is in walks over the table.
+ * Has one of some records at least @bits accesses (or any number, if 0), the last at most
+ * @oldest ticks ago?  Asked of all of them at once, because most of what a promoter executes
+ * is in walks over the table.
  */
-static inline bool hotness_any_fresh(u64 records, u8 tick, u8 oldest)
+static inline bool hotness_any_fresh(u64 records, u8 tick, u8 oldest, unsigned int bits)
 {
 	const u64 stamps = records >> 8 & 0xff * HOTNESS_ONES;
 	/* Each lane borrows from its own bit 8, and never from its neighbour. */
 	const u64 ages = ((0x100 + tick) * HOTNESS_ONES - stamps) & 0xff * HOTNESS_ONES;
+	u64 fresh = ((0x100 + oldest) * HOTNESS_ONES - ages) & 0x100 * HOTNESS_ONES;
+	u64 history = records & 0xff * HOTNESS_ONES;
 
-	return ((0x100 + oldest) * HOTNESS_ONES - ages) & 0x100 * HOTNESS_ONES;
+	if (!fresh || !bits)
+		return fresh;
+	/* Take the lowest access of each away, until there should be one left. */
+	while (--bits)
+		history &= (history | 0x100 * HOTNESS_ONES) - HOTNESS_ONES;
+	return fresh & (history + 0xff * HOTNESS_ONES);
 }
 
 /*
@@ -242,6 +250,13 @@ static inline bool hotness_any_fresh(u64 records, u8 tick, u8 oldest)
 static inline unsigned int hotness_score(u8 history)
 {
 	return hweight8(history) + ((history & 3) == 3);
+}
+
+/* Accesses that a record needs, at least, for hotness_score() to reach @score */
+static inline unsigned int hotness_score_bits(unsigned int score)
+{
+	/* One may have been the point for the last two. */
+	return score > 2 ? score - 1 : score;
 }
 
 #endif /* _MM_TIER_HOTNESS_H */

@@ -86,13 +86,54 @@ static void lanes_test(struct kunit *test)
 					records |= (u64)stamp << (16 * lane + 8);
 					/* With 255 everything is fresh. */
 					fresh |= oldest == 255;
-					wrong += hotness_any_fresh(records, ticks[i], oldest) !=
-						 fresh;
+					wrong += hotness_any_fresh(records, ticks[i], oldest,
+								   0) != fresh;
 				}
 			}
 		}
 	}
 	KUNIT_EXPECT_EQ(test, wrong, 0);
+}
+
+static void lanes_bits_test(struct kunit *test)
+{
+	const u8 tick = 2, oldest = 3, fresh = tick - oldest, stale = fresh - 1;
+	unsigned int history, bits, lane, wrong = 0;
+
+	for (history = 0; history < 256; history++) {
+		for (bits = 1; bits <= HOTNESS_HISTORY_BITS; bits++) {
+			for (lane = 0; lane < HOTNESS_LANES; lane++) {
+				const bool found = hweight8(history) >= bits;
+				/* Of the neighbours, all are stale, or have one access too few. */
+				u64 old = (stale << 8 | 0xff) * HOTNESS_ONES;
+				u64 few = (fresh << 8 | ((1 << (bits - 1)) - 1)) * HOTNESS_ONES;
+				const u64 mask = ~(0xffffULL << 16 * lane);
+				u64 record = (u64)(fresh << 8 | history) << 16 * lane;
+
+				wrong += hotness_any_fresh((old & mask) | record, tick, oldest,
+							   bits) != found;
+				wrong += hotness_any_fresh((few & mask) | record, tick, oldest,
+							   bits) != found;
+				record = (u64)(stale << 8 | history) << 16 * lane;
+				wrong += hotness_any_fresh((few & mask) | record, tick, oldest,
+							   bits);
+			}
+		}
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+}
+
+static void score_bits_test(struct kunit *test)
+{
+	unsigned int history, score, least[HOTNESS_MAX_SCORE + 1];
+
+	memset(least, 0xff, sizeof(least));
+	for (history = 0; history < 256; history++) {
+		for (score = 0; score <= hotness_score(history); score++)
+			least[score] = min(least[score], hweight8(history));
+	}
+	for (score = 0; score <= HOTNESS_MAX_SCORE; score++)
+		KUNIT_EXPECT_EQ(test, hotness_score_bits(score), least[score]);
 }
 
 static void pick_test(struct kunit *test)
@@ -999,6 +1040,16 @@ static void bounced_test(struct kunit *test)
 #endif
 }
 
+static unsigned long count_warm(const struct hotness_groups *groups)
+{
+	unsigned long warm = 0;
+	unsigned int i;
+
+	for (i = 0; i < TIER_GROUPS; i++)
+		warm += groups->group[i].warm;
+	return warm;
+}
+
 /* Where nothing was hot when it was counted, nothing is selected before it is counted again. */
 static void counted_test(struct kunit *test)
 {
@@ -1009,10 +1060,21 @@ static void counted_test(struct kunit *test)
 	struct tier_range range;
 
 	KUNIT_ASSERT_NOT_NULL(test, groups);
+	/* What is warm but does not count is known nevertheless, and what is less is not. */
+	groups->warm_score = 1;
+	groups->min_score = 3;
+	groups->regret_score = 3;
+	hotness_touch(pfn, 0);
+	hotness_count(first_memory_node, &histogram, groups, NULL);
+	KUNIT_EXPECT_EQ(test, count_warm(groups), 1);
+	KUNIT_EXPECT_EQ(test, histogram.pages[1], 0);
+	groups->warm_score = 2;
+	hotness_count(first_memory_node, &histogram, groups, NULL);
+	KUNIT_EXPECT_EQ(test, count_warm(groups), 1);
+
 	groups->warm_score = 1;
 	groups->min_score = 1;
 	groups->regret_score = 1;
-	hotness_touch(pfn, 0);
 	hotness_count(first_memory_node, &histogram, groups, NULL);
 	KUNIT_EXPECT_EQ(test, touch_later(pfn, 1, 0), 3);
 	cursor.since = histogram.since;
@@ -1269,6 +1331,8 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(aged_test),
 	KUNIT_CASE(retracted_test),
 	KUNIT_CASE(lanes_test),
+	KUNIT_CASE(lanes_bits_test),
+	KUNIT_CASE(score_bits_test),
 	KUNIT_CASE(pick_test),
 	KUNIT_CASE(window_test),
 	KUNIT_CASE(exchanging_test),

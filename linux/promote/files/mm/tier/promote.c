@@ -48,8 +48,10 @@
 #include <linux/memory_hotplug.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
+#include <linux/mm_inline.h>
 #include <linux/mmzone.h>
 #include <linux/mutex.h>
+#include <linux/page_idle.h>
 #include <linux/swap.h>
 #include <linux/tier.h>
 #include <linux/uaccess.h>
@@ -419,6 +421,14 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 		batch->memcg = memcg;
 	else
 		mem_cgroup_put(memcg);
+
+	/*
+	 * An active folio comes to the youngest generation, which tells reclaim all that
+	 * PG_young could.  MGLRU's walks leave that alone, so it would spare the folio once
+	 * more at the time when it has become cold.
+	 */
+	if (lru_gen_enabled() && folio_test_active(folio) && folio_test_young(folio))
+		folio_test_clear_young(folio);
 
 	list_add_tail(&folio->lru, &batch->folios);
 	batch->nr_pages += nr;

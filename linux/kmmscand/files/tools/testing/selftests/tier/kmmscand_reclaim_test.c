@@ -3,7 +3,8 @@
  * kmmscand and reclaim, with NUMA balancing off: promotion leaves what is below the high
  * watermark of a fast node alone; kswapd makes room for it by demotion, and only if that is
  * enabled; kswapd keeps the promo watermark while kmmscand is on, and only then.  What MGLRU
- * finds accessed when it walks page tables counts as if kmmscand had found it.
+ * finds accessed when it walks page tables counts as if kmmscand had found it.  Of a promoted
+ * page PG_young is cleared, where it would only repeat what the generation says.
  *
  * A node with room in any of its zones counts as one that has room, and kswapd is content when
  * any zone has enough.  So that all is about the largest one, the others are reserved.
@@ -27,6 +28,9 @@
 #define SPACE		2048
 /* That are promoted by hand, in bytes */
 #define BY_HAND		(2 * MB)
+
+/* With PG_young */
+#define YOUNG		(64 * PAGE)
 
 /* Until demotion has made room for what is hot */
 #define DEMOTE_S	60
@@ -319,10 +323,71 @@ unmap:
 		unmap_on(p, len);
 }
 
+/*
+ * Have page_idle turn Accessed bits into PG_young, let some generations begin, and promote.
+ * Returns how many kB count as recently used afterwards, or -1 if that cannot be done.
+ */
+static long young_left(unsigned int generations)
+{
+	char *p = map_on(YOUNG, slow, false), request[64];
+	long before = 0, after = -1;
+	unsigned long i;
+	bool ok;
+
+	if (!p)
+		return -1;
+	/* Is refused, and brings all pages to their lists. */
+	snprintf(request, sizeof(request), "1 1 %d", fast);
+	write_file(PROMOTE, request);
+	ok = !write_file("/proc/self/clear_refs", "1");
+	mprotect(p, YOUNG, PROT_READ);
+	mprotect(p, YOUNG, PROT_READ | PROT_WRITE);
+	touch(p, YOUNG);
+	for (i = 0; i < YOUNG; i += PAGE)
+		ok &= set_idle(pfn_of(p + i));
+	for (; ok && generations; generations--)
+		ok = age(slow);
+	before = referenced_kb(p);
+	for (i = 0; i < YOUNG; i += PAGE) {
+		snprintf(request, sizeof(request), "%llu 1 %d",
+			 (unsigned long long)pfn_of(p + i), fast);
+		write_file(PROMOTE, request);
+	}
+	if (ok && before == YOUNG / 1024 && count_on(p, YOUNG, fast) == YOUNG / PAGE)
+		after = referenced_kb(p);
+	unmap_on(p, YOUNG);
+	return after;
+}
+
+/*
+ * A promoted page comes to MGLRU's youngest generation if it was in a young one.  PG_young, which
+ * would spare it a second time, is then cleared.  Else it is what tells of an access.
+ */
+static void test_young(void)
+{
+	long young, old, classic;
+
+	if (access(PAGE_IDLE, W_OK) || access(PROMOTE, W_OK) || access(LRU_GEN, W_OK) ||
+	    change(LRU_GEN_ENABLED, "7")) {
+		ksft_test_result_skip("no page_idle, MGLRU, CONFIG_TIER_DEBUG or debugfs\n");
+		return;
+	}
+	young = young_left(0);
+	old = young_left(2);
+	write_file(LRU_GEN_ENABLED, "0");
+	classic = young_left(0);
+	write_file(LRU_GEN_ENABLED, "7");
+	ksft_print_msg("of %lu kB %ld are young, %ld if aged twice, %ld without MGLRU\n",
+		       YOUNG / 1024, young, old, classic);
+	ksft_test_result(!young && old == YOUNG / 1024 && classic == YOUNG / 1024,
+			 "PG_young is cleared where the generation says it all\n");
+}
+
 static const struct tier_test tests[] = {
 	{ "watermark", test_watermark },
 	{ "headroom", test_headroom },
 	{ "aged", test_aged },
+	{ "young", test_young },
 };
 
 int main(int argc, char **argv)

@@ -12,7 +12,6 @@
  */
 #include "kmmscand_util.h"
 
-#define IDLE		"/sys/kernel/mm/page_idle/bitmap"
 #define HOT		(8UL << 20)
 #define COLD		(32UL << 20)
 #define FAST		(1024UL * 1024)
@@ -230,30 +229,10 @@ static void test_cpu(void)
 	unmap_on(p, COLD);
 }
 
-/* kB of the mapping that the kernel takes for recently used. */
-static long referenced_kb(const char *addr)
-{
-	return smaps_kb(addr, "Referenced");
-}
-
-/* Ask page_idle to watch a frame; false if the kernel cannot (no page_idle). */
-static bool set_idle(uint64_t pfn)
-{
-	uint64_t bits = 1ULL << pfn % 64;
-	int fd = open(IDLE, O_WRONLY);
-	bool ok;
-
-	if (fd < 0)
-		return false;
-	ok = pwrite(fd, &bits, sizeof(bits), pfn / 64 * sizeof(bits)) == sizeof(bits);
-	close(fd);
-	return ok;
-}
-
 static bool is_idle(uint64_t pfn)
 {
 	uint64_t bits = 0;
-	int fd = open(IDLE, O_RDONLY);
+	int fd = open(PAGE_IDLE, O_RDONLY);
 
 	if (fd < 0)
 		return false;

@@ -28,6 +28,7 @@
 #endif
 
 #define THP	"/sys/kernel/mm/transparent_hugepage/"
+#define PAGE_IDLE	"/sys/kernel/mm/page_idle/bitmap"
 #define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define MAX_NODES	64
 #define PAGE		4096UL
@@ -319,6 +320,27 @@ static inline long smaps_kb(const char *addr, const char *field)
 static inline long huge_kb(const char *addr)
 {
 	return smaps_kb(addr, "AnonHugePages");
+}
+
+/* kB of the mapping that the kernel takes for recently used. */
+static inline long referenced_kb(const char *addr)
+{
+	return smaps_kb(addr, "Referenced");
+}
+
+/* Ask page_idle to watch a frame; false if the kernel cannot (no page_idle). */
+static inline bool set_idle(uint64_t pfn)
+{
+	uint64_t bits = 1ULL << pfn % 64;
+	int fd = open(PAGE_IDLE, O_WRONLY);
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	/* Returns 0 where memory ends within these 64 frames, but does it. */
+	ok = pwrite(fd, &bits, sizeof(bits), pfn / 64 * sizeof(bits)) >= 0;
+	close(fd);
+	return ok;
 }
 
 struct tier_test {
