@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak models refault readcost thp shares migrc migrc-curve bench sweep curves shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak models refault readcost thp shares migrc migrc-curve bench sweep repeats curves shell tree refresh series check clean-runs
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -54,6 +54,9 @@ migrc-curve:  ## flushes saved against memory held and age; writes docs/results/
 
 sweep:  ## rivals with other tunables (SCENARIOS="zipf-4k ..."); writes docs/results/sweep-*
 	@$(LAB) sweep $(or $(SCENARIOS),zipf-4k hotcold-4k)
+
+repeats:  ## the same comparison some times over (SCENARIOS="zipf-4k ..."); docs/results/repeats-*
+	@$(LAB) repeats $(or $(SCENARIOS),hotcold-4k zipf-4k uniform)
 
 shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)

@@ -23,6 +23,7 @@ from lab import (
     models,
     readcost,
     refault,
+    repeats,
     report,
     scenario,
     shares,
@@ -105,6 +106,16 @@ def bench(args: argparse.Namespace) -> int:
 def sweep(args: argparse.Namespace) -> int:
     """make sweep: rivals with other tunables, results kept in docs/results."""
     return _scenario([scenario.load_sweep(name) for name in args.scenarios], args, RESULTS)
+
+
+def run_repeats(args: argparse.Namespace) -> int:
+    """make repeats: how far do equal runs differ, and which goals are met in spite of it?"""
+    if args.times < repeats.TIMES:
+        print("fewer turns than usual: docs/results is left as it is")
+    save = RESULTS if args.times >= repeats.TIMES else None
+    for name in args.scenarios:
+        repeats.repeats(name, args.times, save, resume=args.resume)
+    return 0
 
 
 def kernels(args: argparse.Namespace) -> int:
@@ -287,6 +298,10 @@ def _parser() -> argparse.ArgumentParser:
     command = add("sweep", sweep, "run rivals with other tunables and write docs/results")
     command.add_argument("scenarios", nargs="+", metavar="SCENARIO")
     measuring(command)
+    command = add("repeats", run_repeats, "the same comparison some times, into docs/results")
+    command.add_argument("scenarios", nargs="+", metavar="SCENARIO")
+    command.add_argument("--times", type=int, default=repeats.TIMES)
+    _add_resume(command)
     command = add("kernels", kernels, "build kernels and print their paths")
     command.add_argument("flavour", nargs="*")
     command = add("soak", run_soak, "long torture on the debug kernel, into docs/results")

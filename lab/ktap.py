@@ -18,7 +18,7 @@ _RESULT = re.compile(
 )
 _PLAN = re.compile(r"^\s*(?:# )*1\.\.(\d+)(?:\s*#\s*SKIP\s*(.*))?\s*$")
 _REMARK = re.compile(r"^\s*#\s?(?!\s*(?:RUN|OK|FAIL)\s)(.*\S)")
-REMARKS = 3  # of a failed case, the last ones
+REMARKS = 8  # of a failed case, the last ones
 KSFT_SKIP = 4
 
 
