@@ -105,7 +105,10 @@ def bench(args: argparse.Namespace) -> int:
 
 def sweep(args: argparse.Namespace) -> int:
     """make sweep: rivals with other tunables, results kept in docs/results."""
-    return _scenario([scenario.load_sweep(name) for name in args.scenarios], args, RESULTS)
+    if args.contender:
+        print("some contenders only: docs/results is left as it is")
+    save = None if args.contender else RESULTS
+    return _scenario([scenario.load_sweep(name) for name in args.scenarios], args, save)
 
 
 def run_repeats(args: argparse.Namespace) -> int:
