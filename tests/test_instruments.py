@@ -307,7 +307,8 @@ def test_insn_known_answers(
         assert sum(samples[-1].nodes[0]) == 0
 
 
-OWN_PAGES = 12
+# Of 60 runs most fill in 10 pages, some 12, and once it was 14: by how code and stack lie.
+OWN_PAGES = 16
 
 
 def test_tlb_known_answers(
