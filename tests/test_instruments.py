@@ -307,8 +307,7 @@ def test_insn_known_answers(
         assert sum(samples[-1].nodes[0]) == 0
 
 
-# Of 60 runs most fill in 10 pages, some 12, and once it was 14: by how code and stack lie.
-OWN_PAGES = 16
+OWN_PAGES = 12
 
 
 def test_tlb_known_answers(
@@ -325,7 +324,8 @@ def test_tlb_known_answers(
     runs = [
         ("ka_touch", f"{FAST} 128 4096 1000", 128_000, 128),
         ("ka_touch", f"{FAST} 320 4096 200", 64_000, 64_000),
-        ("ka_insn", "flush 2000", 2000 * 64, 2000 * 64),
+        # Most fill in 10 pages of their own, some 12, and one was seen with 14.
+        *[("ka_insn", "flush 2000", 2000 * 64, 2000 * 64)] * 3,
         ("ka_insn", "empty 1", 0, 0),
     ]
     out = out_dir / "tlb.json"
@@ -339,22 +339,26 @@ def test_tlb_known_answers(
         instruments.read_tlb(out_dir / str(number), base_kernel.system_map)
         for number in range(len(runs))
     ]
-    for tlb, (name, _, accesses, fills) in zip(found, runs, strict=True):
+    beyond: dict[tuple[str, str], list[int]] = {}
+    for tlb, (name, args, accesses, fills) in zip(found, runs, strict=True):
         switches = tlb.flushed([0], switches=True)
         assert tlb.entries == entries
         if name == "ka_touch":
             assert about(tlb.accesses[0], accesses)
-        # A switch to another process in between empties the model.  After each mprotect()
-        # the program's own code, data and stack are filled in again as well.
-        own = OWN_PAGES * 2000 if name == "ka_insn" and fills else 0
-        assert fills <= tlb.fills[0] <= fills + own + entries * switches + STRAY
-        assert tlb.fills[0] <= tlb.accesses[0]
+        assert fills <= tlb.fills[0] <= tlb.accesses[0]
+        # A switch to another process in between empties the model.
+        more = tlb.fills[0] - fills - entries * switches
+        beyond.setdefault((name, args), []).append(more)
+    for (_, args), more_of_each in beyond.items():
+        # After each mprotect() the program's own code, data and stack are filled in again.
+        own = OWN_PAGES * 2000 if args.startswith("flush") else 0
+        assert min(more_of_each) <= own + STRAY
     flushing = found[2]
     # The mprotect() that gives write permission back flushes with some kernels, too.
     flushed = flushing.flushed([0], switches=False)
     assert any(known <= flushed <= known + 50 for known in (2000, 4000)), flushed
     assert {flush.what for flush in flushing.flushes} <= {"cr3", "cr4", "invlpg", "invpcid"}
-    assert found[3].flushed([0], switches=False) < 10
+    assert found[-1].flushed([0], switches=False) < 10
 
 
 def test_insn_repeats(
