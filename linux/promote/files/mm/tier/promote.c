@@ -71,6 +71,9 @@
  */
 #define TIER_BATCH_PAGES	512
 
+/* Base pages to allocate at a time */
+#define TIER_BULK		32
+
 /* How long to wait before kswapd is sent again where it has given up */
 #define TIER_REVIVE_SECS	10
 
@@ -96,7 +99,34 @@ struct tier_dst {
 	int nid;
 	unsigned long nr_alloc;
 	unsigned long nr_put;
+	unsigned long wanted;		/* base pages, still to be asked for */
+	/* Base pages that are allocated already: from @spare on, up to @spares */
+	unsigned int spare;
+	unsigned int spares;
+	struct page *page[TIER_BULK];	/* NULL but for these */
 };
+
+static struct folio *tier_alloc_base(struct tier_dst *dst, gfp_t gfp)
+{
+	struct page *page;
+
+	/* Who is asked for once more, after a failure, may be beyond what was wanted. */
+	if (dst->spare == dst->spares) {
+		unsigned long nr = clamp(dst->wanted, 1UL, TIER_BULK);
+
+		dst->spare = 0;
+		dst->spares = alloc_pages_bulk_array_node(gfp, dst->nid, nr, dst->page);
+		if (!dst->spares)
+			return NULL;
+		/* There is little left, or somebody else is at it: one by one. */
+		if (dst->spares < nr)
+			dst->wanted = 0;
+	}
+	dst->wanted -= !!dst->wanted;
+	page = dst->page[dst->spare];
+	dst->page[dst->spare++] = NULL;
+	return page_folio(page);
+}
 
 static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 {
@@ -110,13 +140,14 @@ static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 	 * from here: that is done where demotion can make the room, and only
 	 * then; see tier_wake_kswapd().
 	 */
-	if (order)
+	if (order) {
 		gfp = GFP_TRANSHUGE_LIGHT | __GFP_THISNODE;
-	else
+		folio = __folio_alloc_node(gfp, order, dst->nid);
+	} else {
 		gfp = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) | __GFP_THISNODE |
 		      __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN;
-
-	folio = __folio_alloc_node(gfp, order, dst->nid);
+		folio = tier_alloc_base(dst, gfp);
+	}
 	if (folio) {
 		dst->nr_alloc += folio_nr_pages(folio);
 		tier_bounce_promote(src, folio);
@@ -177,7 +208,10 @@ static void tier_wake_kswapd(int nid, unsigned int order)
 /* Migrate what is on the list; afterwards the batch is empty. */
 static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stats)
 {
-	struct tier_dst dst = { .nid = batch->nid };
+	struct tier_dst dst = {
+		.nid = batch->nid,
+		.wanted = batch->nr_pages,
+	};
 	unsigned long moved, left = 0;
 	struct folio *folio;
 	int rc;
@@ -195,6 +229,8 @@ static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stat
 	 * of ours and every failure has returned it, so this is exact.
 	 */
 	moved = dst.nr_alloc - dst.nr_put;
+	while (dst.spare < dst.spares)
+		__free_page(dst.page[dst.spare++]);
 
 	list_for_each_entry(folio, &batch->folios, lru)
 		left += folio_nr_pages(folio);
