@@ -25,10 +25,13 @@ CASES = (
 )
 # What the headers include; tests/kunit/test.h has it
 STUBS = (
-    *("bitops", "compiler", "jump_label", "list", "math", "minmax", "nodemask", "pgtable"),
+    *("bitmap", "bitops", "compiler", "jump_label", "list", "math", "minmax", "nodemask", "pgtable"),
     *("tier", "time64", "types"),
 )
-HEADERS = ("policy.h", "hotness.h", "share.h", "bounce.h", "target.h", "confirm.h", "cache.h")
+HEADERS = (
+    *("policy.h", "hotness.h", "share.h", "bounce.h", "target.h", "confirm.h", "cache.h"),
+    "marks.h",
+)
 
 # Header, what it says, and what it must not say
 MUTATIONS = (
@@ -45,6 +48,17 @@ MUTATIONS = (
     ("policy.h", "warm < budget / 2", "warm < budget"),
     ("policy.h", "next / KPROMOTED_WINDOW_STEP)", "0)"),
     ("policy.h", "next * KPROMOTED_WINDOW_STEP)", "~0UL)"),
+    ("policy.h", "kpromoted_window_longest(period_ms) << late", "period_ms / 4"),
+    ("policy.h", "} else if (next < period_ms) {", "} else if (false) {"),
+    ("policy.h", "} else if (next < period_ms) {", "} else {"),
+    ("marks.h", "marked->nr == marked->max", "!marked->marks"),
+    ("marks.h", "bitmap_zero(marks->young, PTRS_PER_PTE)", "(void)marks"),
+    ("marks.h", "marks->start = start", "(void)start"),
+    ("marks.h", "marked->next = first", "(void)first"),
+    ("marks.h", "marked->end = end", "marked->end = marked->nr"),
+    ("marks.h", ".start < start)", ".start <= start)"),
+    ("marks.h", "marked->next == marked->end || ", ""),
+    ("marks.h", " || marked->marks[marked->next].start != start", ""),
     ("policy.h", "clamp(next, least, max(most, least))", "clamp(next, least, period_ms)"),
     ("policy.h", "backoff->failed > backoff->moved", "backoff->failed"),
     ("policy.h", "if (!backoff->shift || ++backoff->epochs", "if (++backoff->epochs"),

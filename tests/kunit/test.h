@@ -38,7 +38,25 @@ typedef struct { int unused; } pte_t;
 #define clamp(val, lo, hi)	min_t(__typeof__(val), max_t(__typeof__(val), val, lo), hi)
 #define mult_frac(x, n, d)	((unsigned long)((unsigned __int128)(x) * (n) / (d)))
 #define hweight8(w)		__builtin_popcount((u8)(w))
+#define PTRS_PER_PTE		512
+#define DECLARE_BITMAP(name, bits) unsigned long name[(bits) / 64]
 #define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
+
+static inline void bitmap_zero(unsigned long *map, unsigned int bits)
+{
+	memset(map, 0, bits / 8);
+}
+
+static inline bool bitmap_empty(const unsigned long *map, unsigned int bits)
+{
+	unsigned int i;
+
+	for (i = 0; i < bits / 64; i++) {
+		if (map[i])
+			return false;
+	}
+	return true;
+}
 
 struct list_head {
 	struct list_head *next, *prev;

@@ -12,7 +12,7 @@
  *
  * The window does not depend on how long a pass over a large address space takes,
  * because that is done in pieces.  Pieces of small address spaces wait together: a
- * group is as much as a walk can clear in the scanner's share of a window.  Bits that
+ * group is as much as a walk can clear in the scanner's share of two windows.  Bits that
  * were cleared so long ago are of no use, so the scanner sleeps for nothing but the
  * windows, the looks of a burst and a contended mmap_lock until it has done with a group, and
  * pays for its CPU time then.
@@ -41,6 +41,12 @@
 #include "kmmscand.h"
 #include "policy.h"
 
+/* To clear a group takes so long at most, however long the windows are. */
+#define KMMSCAND_CLEAR_MSECS	200U
+
+/* Windows between the beginnings of two visits: two for the first, and as many until the next */
+#define KMMSCAND_MARKS_WINDOWS	4
+
 /* A walk that has begun is not broken off. */
 #define KMMSCAND_NO_DEADLINE	(60 * HZ)
 
@@ -48,17 +54,31 @@
 #define KMMSCAND_SLEEP_USECS	(8 * USEC_PER_MSEC)
 
 static void kmmscand_close_add(struct kmmscand_close *close, struct kmmscand_mm *state,
-			       unsigned long start, unsigned long end, bool last)
+			       unsigned long start, unsigned long end, bool last,
+			       unsigned int marks)
 {
 	close->piece[close->nr++] = (struct kmmscand_piece) {
 		.state = state, .start = start, .end = end, .last = last,
+		.marks = marks, .marks_end = close->marked.nr,
 	};
 }
 
-/* Has clearing the group taken the scanner's share of a window? */
+/* How long may clearing the group take?  The scanner's share of the two windows after it. */
 static unsigned int kmmscand_close_msecs(struct kmmscand_close *close)
 {
-	return close->window_ms * READ_ONCE(kmmscand_tunables.scan_cpu_pct) / 100;
+	unsigned int msecs = close->window_ms *
+			     min(2 * READ_ONCE(kmmscand_tunables.scan_cpu_pct), 100U) / 100;
+
+	return min(msecs, KMMSCAND_CLEAR_MSECS);
+}
+
+/*
+ * Is there any use in marks?  What was cleared in the last visit has to have been accessed since,
+ * and for that it has had less time than there was between the two.
+ */
+static bool kmmscand_close_marks(struct kmmscand_close *close, const struct kmmscand_pass *pass)
+{
+	return pass->apart_ms >= KMMSCAND_MARKS_WINDOWS * close->window_ms && !pass->sideways;
 }
 
 /**
@@ -85,20 +105,29 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned long start = pass->next, young = pass->young;
+	unsigned int marks = close->marked.nr;
 	int ret;
 
 	if (!close->nr)
 		close->begun = jiffies;
+	if (kmmscand_close_marks(close, pass))
+		pass->marked = &close->marked;
 	ret = kmmscand_scan(pass, KMMSCAND_CLEAR, &pass->next, ULONG_MAX, cpu,
 			    close->begun + msecs_to_jiffies(kmmscand_close_msecs(close)));
-	if (ret == -ESRCH)
+	pass->marked = NULL;
+	if (ret == -ESRCH) {
+		close->marked.nr = marks;
 		return ret;
+	}
 	/* Where nothing was accessed for long, nothing is hot; fast pages are not counted. */
-	if (pass->young != young || pass->sideways)
+	if (pass->young != young || pass->sideways) {
 		kmmscand_close_add(close, state, start, ret == 1 ? ULONG_MAX : pass->next,
-				   ret == 1);
-	else if (ret == 1)
-		kmmscand_close_add(close, state, ULONG_MAX, ULONG_MAX, true);
+				   ret == 1, marks);
+	} else {
+		close->marked.nr = marks;
+		if (ret == 1)
+			kmmscand_close_add(close, state, ULONG_MAX, ULONG_MAX, true, marks);
+	}
 	if (kmmscand_close_due(close))
 		kmmscand_close_look(close, cpu);
 	return ret;
@@ -119,8 +148,11 @@ static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look
 		if (next >= piece->end || (look == KMMSCAND_AGAIN && !piece->huge))
 			continue;
 		pass->huge = 0;
+		kmmscand_marks_piece(&close->marked, piece->marks, piece->marks_end);
+		pass->marked = &close->marked;
 		ret = kmmscand_scan(pass, look, &next, piece->end, cpu,
 				    jiffies + KMMSCAND_NO_DEADLINE);
+		pass->marked = NULL;
 		/* What could not be looked at again is left. */
 		if (look != KMMSCAND_AGAIN || ret == 1 || ret == -ESRCH)
 			piece->huge = pass->huge;
@@ -178,7 +210,7 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 		close->piece[i].state->pass.looked = epoch;
 	}
 	/* If clearing took long, what was cleared last shall have a window, too. */
-	if (time_after(jiffies, close->begun + msecs_to_jiffies(close->window_ms) / 2))
+	if (time_after(jiffies, close->begun + msecs_to_jiffies(close->window_ms) / 4))
 		close->begun = jiffies;
 	if (any) {
 		kmmscand_close_walk(close, KMMSCAND_FIRST, cpu);
@@ -190,5 +222,6 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 			kmmscand_pass_done(close->piece[i].state);
 	}
 	close->nr = 0;
+	close->marked.nr = 0;
 	kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
 }

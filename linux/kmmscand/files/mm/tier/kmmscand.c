@@ -92,6 +92,9 @@
 #define KMMSCAND_LONG_PASS	8
 #define KMMSCAND_MAX_STRETCH	6
 
+/* Rounds in which passes count as late after one that was */
+#define KMMSCAND_LATE_ROUNDS	16
+
 /* Sleep when this much is owed; shorter sleeps would be rounded up to a tick */
 #define KMMSCAND_SLEEP_NS	(20 * NSEC_PER_MSEC)
 
@@ -112,8 +115,11 @@ struct kmmscand_scanner {
 	int nid;
 	bool first;			/* advances the epoch */
 	unsigned int round;
-	unsigned int done;		/* rounds; the promoters read it */
+	unsigned int done;		/* rounds; the promoters read it, and these: */
+	unsigned int done_ms;		/* window with which the last one began */
+	unsigned int late;		/* rounds for which passes count as late */
 	struct kmmscand_close close;
+	unsigned int round_ms;		/* window with which this round began */
 	unsigned int window_ms;		/* that promoters ask for; 0: no close visits */
 	bool longer;			/* windows than in the round before */
 	bool hurry;			/* a part has shown that all should be looked at */
@@ -170,14 +176,71 @@ unsigned int kmmscand_epoch_ms(void)
  */
 unsigned int kmmscand_rounds(void)
 {
-	unsigned int rounds = UINT_MAX;
+	unsigned int rounds = UINT_MAX, done;
 	int nid;
 
 	for_each_node_mask(nid, kmmscand->nodes.top) {
-		if (kmmscand->scanner[nid])
-			rounds = min(rounds, READ_ONCE(kmmscand->scanner[nid]->done));
+		if (!kmmscand->scanner[nid])
+			continue;
+		/* Pairs with kmmscand_thread(): what is known of the round is seen, too. */
+		done = smp_load_acquire(&kmmscand->scanner[nid]->done);
+		rounds = min(rounds, done);
 	}
 	return rounds;
+}
+
+/* Two looks must fit into an epoch. */
+static bool kmmscand_window_is_close(unsigned int window_ms)
+{
+	return 2 * window_ms <= READ_ONCE(kmmscand_tunables.scan_period_ms);
+}
+
+/* The window of a round that begins now; 0: no close visits */
+static unsigned int kmmscand_window_now(void)
+{
+	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
+
+	return kmmscand_window_is_close(window_ms) ? window_ms : 0;
+}
+
+/**
+ * kmmscand_window_used - did the last round of each scanner have the window that is asked for?
+ *
+ * Where rounds take whole epochs, the next one has begun before promoters know what the last
+ * one has found, and they would take it for what their new window finds.
+ *
+ * Context: a promoter, which the scanners' state outlives.
+ */
+bool kmmscand_window_used(void)
+{
+	unsigned int window_ms = kmmscand_window_now();
+	int nid;
+
+	for_each_node_mask(nid, kmmscand->nodes.top) {
+		const struct kmmscand_scanner *s = kmmscand->scanner[nid];
+
+		if (s && READ_ONCE(s->done_ms) != window_ms)
+			return false;
+	}
+	return true;
+}
+
+/**
+ * kmmscand_late - has a pass lately taken more time than an epoch has?
+ *
+ * Context: a promoter, which the scanners' state outlives.
+ */
+bool kmmscand_late(void)
+{
+	int nid;
+
+	for_each_node_mask(nid, kmmscand->nodes.top) {
+		const struct kmmscand_scanner *s = kmmscand->scanner[nid];
+
+		if (s && READ_ONCE(s->late))
+			return true;
+	}
+	return false;
 }
 
 /**
@@ -301,12 +364,6 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes)
 	return !nodes_empty(nodes->slow) && !nodes_empty(nodes->top);
 }
 
-/* Two looks must fit into an epoch, and leave time for others. */
-static bool kmmscand_window_is_close(unsigned int window_ms)
-{
-	return 4 * window_ms <= READ_ONCE(kmmscand_tunables.scan_period_ms);
-}
-
 /* The scanner for a process; it may move to another node any time. */
 static int kmmscand_home(struct task_struct *task)
 {
@@ -373,8 +430,11 @@ static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
 	pass->since = pass->epoch;
 	pass->epoch = epoch;
 	pass->held_up = false;
+	pass->apart_ms = pass->number ? jiffies_to_msecs(jiffies - pass->started) << spread :
+					UINT_MAX;
 	pass->started = jiffies;
 	pass->ptes = 0;
+	pass->mapped = 0;
 	pass->skipped = 0;
 	pass->young = 0;
 	pass->touched = 0;
@@ -413,6 +473,33 @@ void kmmscand_pass_done(struct kmmscand_mm *state)
 			    pass->stale, pass->close);
 }
 
+/* Have the promoters found too little in this round?  Then they shall have more soon. */
+static bool kmmscand_window_grew(struct kmmscand_scanner *s)
+{
+	return s->round_ms && kmmscand_window_now() > s->round_ms;
+}
+
+/*
+ * How many huge pages to find in a close visit?  Those that promoters can afford; with less
+ * than half of it they ask for longer windows.  As long as that is not known, only the hottest.
+ */
+static unsigned long kmmscand_enough(void)
+{
+	return max(kpromoted_affords(&kmmscand->nodes.slow) / (PMD_SIZE / PAGE_SIZE), 1UL);
+}
+
+/* A group that begins now may as well have the longer window. */
+static void kmmscand_grow_window(struct kmmscand_scanner *s)
+{
+	unsigned int window_ms = kmmscand_window_now();
+
+	if (s->close.nr || !s->window_ms || window_ms <= s->window_ms)
+		return;
+	s->window_ms = window_ms;
+	s->close.window_ms = window_ms;
+	s->close.enough = kmmscand_enough();
+}
+
 /* Returns as kmmscand_scan() does. */
 static int kmmscand_visit_close(struct kmmscand_scanner *s, struct kmmscand_mm *state,
 				unsigned long deadline)
@@ -420,6 +507,7 @@ static int kmmscand_visit_close(struct kmmscand_scanner *s, struct kmmscand_mm *
 	int ret;
 
 	do {
+		kmmscand_grow_window(s);
 		ret = kmmscand_close_visit(&s->close, state, &s->cpu);
 	} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
 	return ret;
@@ -453,7 +541,7 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	}
 	kmmscand_task_policy(task, pass);
 	/* Who does not get done shares the epoch with others of that kind. */
-	deadline = jiffies + msecs_to_jiffies(kmmscand_epoch_ms() / (s->unfinished + 1));
+	deadline = jiffies + msecs_to_jiffies(kmmscand_epoch_ms() / max(s->unfinished, 1U));
 	if (pass->close && s->close.window_ms) {
 		ret = kmmscand_visit_close(s, state, deadline);
 	} else {
@@ -475,6 +563,8 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 			kmmscand_pass_done(state);
 	} else if (pass->next) {
 		s->unfinished_now++;
+		if (!ret)
+			WRITE_ONCE(s->late, KMMSCAND_LATE_ROUNDS);
 	} else {
 		/* Nothing was done: the next round begins again. */
 		pass->epoch = pass->since;
@@ -549,36 +639,19 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 		pr_warn_once("no memory for parts of the hotness table\n");
 }
 
-/* Have the promoters found too little?  Then they shall have more soon. */
-static bool kmmscand_window_grew(struct kmmscand_scanner *s)
-{
-	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
-
-	return kmmscand_window_is_close(window_ms) && window_ms > s->close.window_ms &&
-	       s->close.window_ms;
-}
-
-/*
- * How many huge pages to find in a close visit?  Those that promoters can afford; with less
- * than half of it they ask for longer windows.  As long as that is not known, only the hottest.
- */
-static unsigned long kmmscand_enough(void)
-{
-	return max(kpromoted_affords(&kmmscand->nodes.slow) / (PMD_SIZE / PAGE_SIZE), 1UL);
-}
-
 static void kmmscand_round(struct kmmscand_scanner *s)
 {
+	unsigned int window_ms = kmmscand_window_now();
 	struct task_struct *task;
 	struct kmmscand_mm *state;
 	struct mm_struct *mm;
-	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
 	int nr;
 
 	if (test_and_clear_bit(s->nid, kmmscand_cpu_came.bits))
 		kmmscand_bind(current, s->nid);
-	s->longer = kmmscand_window_grew(s);
-	s->window_ms = kmmscand_window_is_close(window_ms) ? window_ms : 0;
+	s->longer = s->round_ms && window_ms > s->round_ms;
+	s->round_ms = window_ms;
+	s->window_ms = window_ms;
 	/* Who has moved needs one; the others do not use it. */
 	s->close.window_ms = s->window_ms ?: target_window_ms();
 	s->close.enough = s->window_ms ? kmmscand_enough() : ULONG_MAX;
@@ -586,6 +659,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	s->hurry = false;
 	s->unfinished = s->unfinished_now;
 	s->unfinished_now = 0;
+	WRITE_ONCE(s->late, s->late - !!s->late);
 	/* Forgotten slowly: passes over large address spaces do not end in each round. */
 	WRITE_ONCE(s->long_ms, s->long_ms - s->long_ms / 32);
 	if (s->first)
@@ -634,7 +708,9 @@ static int kmmscand_thread(void *data)
 		unsigned int period_ms;
 
 		kmmscand_round(s);
-		WRITE_ONCE(s->done, s->round);
+		WRITE_ONCE(s->done_ms, s->round_ms);
+		/* Pairs with kmmscand_rounds(). */
+		smp_store_release(&s->done, s->round);
 		kmmscand_wake();
 
 		period_ms = kmmscand_epoch_ms();
@@ -672,8 +748,11 @@ static void kmmscand_stop(void)
 		if (kmmscand->promoter[nid])
 			kpromoted_stop(kmmscand->promoter[nid]);
 	}
-	for_each_node(nid)
+	for_each_node(nid) {
+		if (kmmscand->scanner[nid])
+			kvfree(kmmscand->scanner[nid]->close.marked.marks);
 		kvfree(kmmscand->scanner[nid]);
+	}
 	kmmscand_mms_drop_all();
 	tier_promoter_put();
 	hotness_disable();
@@ -689,6 +768,11 @@ static int kmmscand_add_scanner(int nid, bool first)
 	s = kvzalloc(sizeof(*s), GFP_KERNEL);
 	if (!s)
 		return -ENOMEM;
+	/* Without, more is looked at. */
+	s->close.marked.marks = kvmalloc_array(KMMSCAND_MARKS, sizeof(struct kmmscand_marks),
+					       GFP_KERNEL | __GFP_NOWARN);
+	if (s->close.marked.marks)
+		s->close.marked.max = KMMSCAND_MARKS;
 	s->nid = nid;
 	s->first = first;
 	if (first)

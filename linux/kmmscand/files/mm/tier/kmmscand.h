@@ -8,6 +8,8 @@
 #include <linux/nodemask.h>
 #include <linux/types.h>
 
+#include "marks.h"
+
 struct mempolicy;
 struct mm_struct;
 struct target_vote;
@@ -76,7 +78,10 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @unsure:	hot pages of which nobody knows who uses them, to take turns with
  * @held_up:	a visit ended because mmap_lock was taken
  * @started:	in jiffies
+ * @apart_ms:	since the pass before began, in which all was looked at that is now
+ * @marked:	marks of a close visit, or NULL: no use for them
  * @ptes:	entries looked at
+ * @mapped:	of these, in the first walk
  * @skipped:	page tables skipped
  * @young:	of @ptes those of slow pages that had been accessed
  * @touched:	slow folios that had been accessed
@@ -107,7 +112,10 @@ struct kmmscand_pass {
 	unsigned int unsure;
 	bool held_up;
 	unsigned long started;
+	unsigned int apart_ms;
+	struct kmmscand_marked *marked;
 	unsigned long ptes;
+	unsigned long mapped;
 	unsigned long skipped;
 	unsigned long young;
 	unsigned long touched;
@@ -172,6 +180,8 @@ struct kmmscand_piece {
 	unsigned long start;
 	unsigned long end;
 	bool last;			/* of its pass */
+	unsigned int marks;		/* the first of its marks, and the end of them */
+	unsigned int marks_end;
 	unsigned long huge;		/* huge pages that have been found, and are left */
 };
 
@@ -180,6 +190,7 @@ struct kmmscand_close {
 	unsigned long enough;		/* so many huge pages are not too many */
 	unsigned long huge;		/* that have been found in this group, and are left */
 	unsigned long begun;		/* the last walk over the group, in jiffies */
+	struct kmmscand_marked marked;
 	unsigned int nr;
 	struct kmmscand_piece piece[KMMSCAND_PIECES];
 };
@@ -194,6 +205,8 @@ unsigned int kmmscand_epoch_ms(void);
 
 /* Rounds of the scanners, for those who wait for the end of one */
 unsigned int kmmscand_rounds(void);
+bool kmmscand_window_used(void);
+bool kmmscand_late(void);
 unsigned long kmmscand_missing(void);
 void kmmscand_wait_round(struct kmmscand_cpu *cpu, unsigned int round, unsigned int msecs);
 void kmmscand_wake(void);

@@ -19,6 +19,7 @@
 #include "frames_kunit.h"
 #include "hotness.h"
 #include "kmmscand.h"
+#include "marks.h"
 #include "policy.h"
 #include "target.h"
 
@@ -173,33 +174,86 @@ static void window_test(struct kunit *test)
 	const unsigned int period = 500, least = KPROMOTED_WINDOW_MS;
 
 	/* About as many as can be afforded: as it is */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, 1000, 1000, 1000), 64);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, 5000, 2000, 1000), 64);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, 500, 500, 1000), 64);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, 500, 500, 1000), period);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, false, 1000, 1000, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, false, 5000, 2000, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(64, period, period, false, 500, 500, 1000), 64);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, false, 500, 500, 1000),
+			period);
 	/* Far too many: in proportion, but not at once */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(100, period, period, 5000, 4000, 1000), 25);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, 1 << 20, 1 << 20, 1000), 62);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, 5000, 2500, 1000),
+	KUNIT_EXPECT_EQ(test, kpromoted_window(100, period, period, false, 5000, 4000, 1000), 25);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, false, 1 << 20, 1 << 20,
+					       1000), 62);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, false, 5000, 2500, 1000),
 			period / 4);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, 5000, 5000, 1000), least);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, false, 5000, 5000, 1000),
+			least);
 	/* Too few */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, period, 250, 250, 1000), 80);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, 0, 0, 1000), period / 4);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 4000, 4000, 0, 0, 1000), 8 * least);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 4, period, period, 0, 0, 1000), period);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, period, false, 250, 250, 1000), 80);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, false, 0, 0, 1000),
+			period / 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 4000, 4000, false, 0, 0, 1000), 8 * least);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 4, period, period, false, 0, 0, 1000),
+			period);
 	/* While pages are exchanged windows stay close, and short. */
 	KUNIT_EXPECT_EQ(test, kpromoted_window_exchange(period), period / 8);
 	KUNIT_EXPECT_EQ(test, kpromoted_window_exchange(40), 10);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period / 8, 0, 0, 1000), period / 8);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period / 8, 1000, 1000, 1000),
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period / 8, false, 0, 0, 1000),
 			period / 8);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(32, period, period / 8, 1000, 1000, 1000), 32);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period / 8, false, 1000, 1000, 1000),
+			period / 8);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(32, period, period / 8, false, 1000, 1000, 1000),
+			32);
 	KUNIT_EXPECT_EQ(test, kpromoted_window_half(period, period), period / 8);
 	KUNIT_EXPECT_EQ(test, kpromoted_window_half(least, period), least);
 	/* However short the period */
-	KUNIT_EXPECT_EQ(test, kpromoted_window(25, 40, 40, 5000, 5000, 1000), 10);
-	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 40, 40, 0, 0, 1000), 40);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(25, 40, 40, false, 5000, 5000, 1000), 10);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 40, 40, false, 0, 0, 1000), 40);
+	/* Twice as long if passes are late, and never in between if not */
+	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period, true, 0, 0, 1000), 8 * least);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(128, period, period, true, 100, 100, 1000),
+			period / 2);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 2, period, period, true, 1000, 1000, 1000),
+			period / 2);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 2, period, period, true, 0, 0, 1000),
+			period);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 2, period, period, false, 1000, 1000, 1000),
+			period / 4);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(period, period, period, true, 5000, 2500, 1000),
+			2 * period / 5);
+}
+
+/* What is marked is found again, piece by piece, and nothing else is. */
+static void marks_test(struct kunit *test)
+{
+	static struct kmmscand_marks room[3];
+	struct kmmscand_marked marked = { .marks = room, .max = ARRAY_SIZE(room) };
+	struct kmmscand_marked none = {};
+
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_add(&none, 0));
+	memset(room, 0xff, sizeof(room));
+	KUNIT_EXPECT_TRUE(test, kmmscand_marks_add(&marked, 0x200000) == &room[0]);
+	KUNIT_EXPECT_TRUE(test, bitmap_empty(room[0].young, PTRS_PER_PTE));
+	KUNIT_EXPECT_TRUE(test, kmmscand_marks_add(&marked, 0x600000) == &room[1]);
+	/* Another piece */
+	KUNIT_EXPECT_TRUE(test, kmmscand_marks_add(&marked, 0x903000) == &room[2]);
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_add(&marked, 0x400000));
+	KUNIT_EXPECT_EQ(test, marked.nr, 3);
+
+	kmmscand_marks_piece(&marked, 0, 2);
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_find(&marked, 0x3000));
+	KUNIT_EXPECT_TRUE(test, kmmscand_marks_find(&marked, 0x200000) == &room[0]);
+	/* What begins elsewhere in the same page table is something else. */
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_find(&marked, 0x400000));
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_find(&marked, 0x5ff000));
+	KUNIT_EXPECT_TRUE(test, kmmscand_marks_find(&marked, 0x600000) == &room[1]);
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_find(&marked, 0x903000));
+	/* Once more, as in the second look */
+	kmmscand_marks_piece(&marked, 0, 2);
+	KUNIT_EXPECT_TRUE(test, kmmscand_marks_find(&marked, 0x600000) == &room[1]);
+	kmmscand_marks_piece(&marked, 2, 3);
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_find(&marked, 0x902000));
+	KUNIT_EXPECT_TRUE(test, kmmscand_marks_find(&marked, 0x903000) == &room[2]);
+	KUNIT_EXPECT_TRUE(test, !kmmscand_marks_find(&marked, 0xa00000));
 }
 
 /* What is exchanged has to be hotter, and for how long that is asked for */
@@ -686,6 +740,7 @@ static void part_test(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, state);
 	/* Three walks over 32 page tables, that cost as much as to promote 96 pages */
 	state->pass.close = true;
+	state->pass.mapped = 32 * PTRS_PER_PTE;
 	state->pass.ptes = 3 * 32 * PTRS_PER_PTE;
 	state->warm = 1000;
 	state->shift = 2;
@@ -698,11 +753,11 @@ static void part_test(struct kunit *test)
 	/* In parts it may take longer until all have had their turn. */
 	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), HOTNESS_MAX_SHIFT);
 	/* Too small */
-	state->pass.ptes--;
+	state->pass.mapped--;
 	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 0);
 	KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 0, 0), HOTNESS_MAX_SHIFT - 1);
 	/* Not looked at closely */
-	state->pass.ptes++;
+	state->pass.mapped++;
 	state->pass.close = false;
 	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 0);
 	state->pass.close = true;
@@ -710,9 +765,9 @@ static void part_test(struct kunit *test)
 	/* Parts differ: half as much is enough for who is looked at in parts already. */
 	state->shift = 3;
 	state->pass.part = 3;
-	state->pass.ptes = 3 * 32 * PTRS_PER_PTE / 16;
+	state->pass.mapped = 32 * PTRS_PER_PTE / 16;
 	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 3);
-	state->pass.ptes--;
+	state->pass.mapped--;
 	KUNIT_EXPECT_EQ(test, kmmscand_next_part(state, 1), 0);
 
 	/* What has been found in a part stands for all: as large, and as hot. */
@@ -720,6 +775,7 @@ static void part_test(struct kunit *test)
 		unsigned long most = 2 * (state->warm >> part) + PTRS_PER_PTE;
 
 		state->pass.part = part;
+		state->pass.mapped = 32 * PTRS_PER_PTE >> part;
 		state->pass.ptes = 3 * 32 * PTRS_PER_PTE >> part;
 		KUNIT_EXPECT_EQ(test, next_shift(state, 3000, 88 >> part, 88 >> part), 3);
 		/* A larger part, or all if not only one page table may have become warm */
@@ -1335,6 +1391,7 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(score_bits_test),
 	KUNIT_CASE(pick_test),
 	KUNIT_CASE(window_test),
+	KUNIT_CASE(marks_test),
 	KUNIT_CASE(exchanging_test),
 	KUNIT_CASE(bounce_window_test),
 	KUNIT_CASE(backoff_test),

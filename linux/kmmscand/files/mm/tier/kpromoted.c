@@ -35,7 +35,7 @@
  * the budget smaller (backoff).
  *
  * Memory control groups can have a share of what is promoted, a limit, or nothing (share.c).
- * With shares, windows are as long as close visits allow, half as long without room: in short
+ * With shares, windows are a quarter of the period, half as long without room: in short
  * ones only the hottest are found, whoever owns them, and others could not claim what is theirs.
  *
  * Which fast node each page goes to is known from the table (target.c).  If that one has no
@@ -705,7 +705,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	struct kpromoted_work work = { .begun = jiffies };
 	unsigned int round = kmmscand_rounds();
 	struct hotness_histogram histogram;
-	bool scanned = round != p->round;
+	/* Of what was found, the window says something that the scanners had. */
+	bool scanned = round != p->round && kmmscand_window_used();
 
 	kpromoted_backoff_decay(&p->backoff);
 	p->round = round;
@@ -786,9 +787,10 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		kpromoted_ask_window(p, min(kpromoted_most(p),
 					    kpromoted_window_longest(kpromoted_longest())));
 	else if (scanned && (wanted > budget || !p->strained))
-		kpromoted_ask_window(p, kpromoted_window(p->window_ms, kpromoted_longest(),
-							 kpromoted_most(p), warm, wanted,
-							 budget));
+		kpromoted_ask_window(p, kpromoted_window(kpromoted_window_ms(&p->nodes.slow),
+							 kpromoted_longest(),
+							 kpromoted_most(p), kmmscand_late(),
+							 warm, wanted, budget));
 	else
 		kpromoted_ask_window(p, min(p->window_ms, kpromoted_most(p)));
 

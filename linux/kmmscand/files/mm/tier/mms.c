@@ -45,8 +45,8 @@
 #define KMMSCAND_JUMP		64
 /* Close passes are at most so many epochs apart, as a power of two, if they are not in parts. */
 #define KMMSCAND_CLOSE_SHIFT	2U
-/* Entries of an address space that is looked at in parts, in the three walks of a visit */
-#define KMMSCAND_PART_LEAST	(3UL * 32 * PTRS_PER_PTE)
+/* Entries of an address space that is looked at in parts */
+#define KMMSCAND_PART_LEAST	(32UL * PTRS_PER_PTE)
 /*
  * With longer intervals there would be gaps in a history that stands for 2^HOTNESS_MAX_SHIFT
  * epochs a bit; some epochs are for visits that come late.
@@ -196,10 +196,10 @@ static bool kmmscand_large(const struct kmmscand_pass *pass)
 {
 	unsigned long least = KMMSCAND_PART_LEAST;
 
-	/* Parts differ, and not all of one is walked three times. */
+	/* Parts differ. */
 	if (pass->part)
 		least /= 2;
-	return pass->close && pass->ptes << pass->part >= least;
+	return pass->close && pass->mapped << pass->part >= least;
 }
 
 /**

@@ -44,7 +44,7 @@ static inline unsigned int kpromoted_pick(const struct hotness_histogram *histog
 /* Steps by which the window follows, at most */
 #define KPROMOTED_WINDOW_STEP	8
 
-/* What is between this and the period is no close window. */
+/* What is between this and the period is no close window, unless scanners are late. */
 static inline unsigned int kpromoted_window_longest(unsigned int period_ms)
 {
 	return period_ms / 4;
@@ -128,6 +128,7 @@ static inline unsigned int kpromoted_window_half(unsigned int window_ms, unsigne
  * @window_ms: window until now
  * @period_ms: scan period, which is the longest window
  * @most:      the longest window that is of use just now
+ * @late:      scanners need several epochs for a pass, so windows may be twice as long
  * @warm:      base pages that could be promoted
  * @hot:       those of the scores that are promoted
  * @budget:    base pages that can be afforded
@@ -139,11 +140,11 @@ static inline unsigned int kpromoted_window_half(unsigned int window_ms, unsigne
  * they cannot be told apart, a longer one if there are too few, in ms.
  */
 static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int period_ms,
-					    unsigned int most, unsigned long warm,
+					    unsigned int most, bool late, unsigned long warm,
 					    unsigned long hot, unsigned long budget)
 {
 	unsigned int least = kpromoted_window_least(period_ms);
-	unsigned int longest = kpromoted_window_longest(period_ms);
+	unsigned int longest = kpromoted_window_longest(period_ms) << late;
 	unsigned long next = min(window_ms, period_ms);
 
 	if (hot > 2 * budget) {
@@ -152,6 +153,8 @@ static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int
 	} else if (warm < budget / 2) {
 		next = min(mult_frac(next, budget, max(warm, 1UL)), next * KPROMOTED_WINDOW_STEP);
 		next = window_ms < longest ? min_t(unsigned long, next, longest) : period_ms;
+	} else if (next < period_ms) {
+		next = min_t(unsigned long, next, longest);
 	}
 	return clamp(next, least, max(most, least));
 }

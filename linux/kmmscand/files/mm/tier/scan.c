@@ -49,6 +49,9 @@
  *    ones, do stay there.  Therefore an address space in which bits were cleared is
  *    flushed, once per walk and not once per entry.  That is the TLB of the host:
  *    what a KVM guest's vCPU has cached of the secondary MMU is not flushed.
+ *  - In the later walks of a close visit only those entries are read that had been
+ *    accessed before the first one (marks.h).  Then nothing is known of the others, and the
+ *    bit of the upper-level entry is left alone.
  *  - A bit that nobody has cleared is as old as the mapping.  So the first pass
  *    only clears; what a bit says is known from the second on.  Where a window is
  *    used, it is known from the first one on.
@@ -388,6 +391,7 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	if (!pmd_present(pmd))
 		return;
 	w->pass->ptes += w->look != KMMSCAND_AGAIN;
+	w->pass->mapped += kmmscand_begins(w->look);
 	w->again += w->look == KMMSCAND_AGAIN;
 	if (!pmd_young(pmd) && !mm_has_notifiers(vma->vm_mm) && w->look != KMMSCAND_AGAIN)
 		return;
@@ -504,6 +508,69 @@ static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned lo
 	return pmd_present(val) && !pmd_trans_huge(val) && (!pmd_young(val) || tier_fault(SKIP));
 }
 
+/*
+ * What is marked, in one of the later looks, or NULL: all is to be looked at.
+ *
+ * MGLRU leaves the TLB as it is when it clears bits, so what is hot may look as if it had not been
+ * accessed since.  After its walks over page tables, marks are not used.  What it clears
+ * around a page that it asks about (lru_gen_look_around()) may be missed in this visit.
+ */
+static struct kmmscand_marks *kmmscand_marks(struct kmmscand_walk *w, struct mm_struct *mm,
+					     unsigned long addr)
+{
+	struct kmmscand_pass *pass = w->pass;
+
+	if ((w->look != KMMSCAND_FIRST && w->look != KMMSCAND_SECOND) || !pass->marked ||
+	    mm_has_notifiers(mm) || (int)(READ_ONCE(kmmscand_table_aged) - pass->seen) >= 0)
+		return NULL;
+	return kmmscand_marks_find(pass->marked, addr);
+}
+
+/* Look at the entry of a slow page, which may have been accessed. */
+static __always_inline bool kmmscand_slow(struct kmmscand_walk *w, struct vm_area_struct *vma,
+					  unsigned long addr, pte_t *pte, struct folio *folio)
+{
+	if (!ptep_clear_young_notify(vma, addr, pte))
+		return false;
+	if (kmmscand_accessed(w, folio) && w->ask)
+		kmmscand_ask(w, vma, addr, pte, folio);
+	return true;
+}
+
+/*
+ * Look at what is marked only.  Nothing is known of other entries, so the Accessed bit of the
+ * upper-level entry is left alone.
+ */
+static noinline void kmmscand_look_marked(struct kmmscand_walk *w, struct vm_area_struct *vma,
+					  pte_t *start_pte, unsigned long start,
+					  unsigned long end, const struct kmmscand_marks *marks)
+{
+	unsigned int i;
+
+	for_each_set_bit(i, marks->young, (end - start) >> PAGE_SHIFT) {
+		unsigned long addr = start + i * PAGE_SIZE;
+		pte_t ptent = ptep_get(start_pte + i);
+		struct folio *folio;
+
+		w->pass->ptes++;
+		if (!pte_present(ptent) || !pte_young(ptent))
+			continue;
+		folio = kmmscand_folio(w, vma, addr, ptent);
+		if (kmmscand_folio_slow(w, folio))
+			kmmscand_slow(w, vma, addr, start_pte + i, folio);
+	}
+}
+
+/* Passed over; many of these cost as much as a page table. */
+static int kmmscand_skip(struct kmmscand_walk *w)
+{
+	if (!w->skips--) {
+		w->skips = KMMSCAND_SKIPS;
+		w->budget--;
+	}
+	return 0;
+}
+
 static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			      struct mm_walk *walk)
 {
@@ -513,6 +580,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	unsigned long start = addr, absent = 0;
 	const bool sideways = w->sideways != NUMA_NO_NODE;
 	bool other, notifiers, quiet = w->slow_len;
+	struct kmmscand_marks *marks;
 	pte_t *start_pte, *pte;
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
@@ -527,12 +595,11 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	other = kmmscand_other_part(w->pass, addr);
 	if (other || kmmscand_not_walked(w, pmd, addr)) {
 		w->pass->skipped += !other && w->look != KMMSCAND_AGAIN;
-		if (!w->skips--) {
-			w->skips = KMMSCAND_SKIPS;
-			w->budget--;
-		}
-		return 0;
+		return kmmscand_skip(w);
 	}
+	marks = kmmscand_marks(w, vma->vm_mm, addr);
+	if (marks && bitmap_empty(marks->young, PTRS_PER_PTE))
+		return kmmscand_skip(w);
 	w->budget--;
 	w->aim = w->vma_aim;
 	w->was = w->vma_was;
@@ -571,6 +638,13 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	kmmscand_start_table(w);
 	if (w->aim == TARGET_ANY && w->look != KMMSCAND_CLEAR)
 		kmmscand_aim_table(w, vma, start_pte, addr, end);
+	if (marks) {
+		kmmscand_look_marked(w, vma, start_pte, addr, end, marks);
+		pte_unmap_unlock(start_pte, ptl);
+		return 0;
+	}
+	if (w->look == KMMSCAND_CLEAR && w->pass->marked)
+		marks = kmmscand_marks_add(w->pass->marked, start);
 	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
 		pte_t ptent = ptep_get(pte);
 		struct folio *folio;
@@ -595,9 +669,8 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 				kmmscand_fast_cleared(w, folio);
 			continue;
 		}
-		if (ptep_clear_young_notify(vma, addr, pte) && kmmscand_accessed(w, folio) &&
-		    w->ask)
-			kmmscand_ask(w, vma, addr, pte, folio);
+		if (kmmscand_slow(w, vma, addr, pte, folio) && marks)
+			__set_bit((addr - start) >> PAGE_SHIFT, marks->young);
 	}
 #ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
 	/*
@@ -609,7 +682,10 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		w->cleared |= pmdp_test_and_clear_young(vma, start, pmd);
 #endif
 	pte_unmap_unlock(start_pte, ptl);
-	w->pass->ptes += ((end - start) >> PAGE_SHIFT) - absent;
+	absent = ((end - start) >> PAGE_SHIFT) - absent;
+	w->pass->ptes += absent;
+	if (kmmscand_begins(w->look))
+		w->pass->mapped += absent;
 	return 0;
 }
 
