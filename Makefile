@@ -56,7 +56,7 @@ sweep:  ## rivals with other tunables (SCENARIOS="zipf-4k ..."); writes docs/res
 	@$(LAB) sweep $(or $(SCENARIOS),zipf-4k hotcold-4k)
 
 repeats:  ## the same comparison some times over (SCENARIOS="zipf-4k ..."); docs/results/repeats-*
-	@$(LAB) repeats $(or $(SCENARIOS),hotcold-4k zipf-4k uniform)
+	@$(LAB) repeats $(or $(SCENARIOS),hotcold-4k zipf-4k uniform hotcold-4g)
 
 shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)
