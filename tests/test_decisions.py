@@ -25,8 +25,8 @@ CASES = (
 )
 # What the headers include; tests/kunit/test.h has it
 STUBS = (
-    *("bitmap", "bitops", "compiler", "jump_label", "list", "math", "minmax", "nodemask", "pgtable"),
-    *("tier", "time64", "types"),
+    *("bitmap", "bitops", "compiler", "jump_label", "list", "math", "minmax", "nodemask"),
+    *("pgtable", "tier", "time64", "types"),
 )
 HEADERS = (
     *("policy.h", "hotness.h", "share.h", "bounce.h", "target.h", "confirm.h", "cache.h"),
