@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak models refault readcost thp shares migrc migrc-curve bench sweep repeats curves shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak models refault readcost thp shares summary migrc migrc-curve bench sweep repeats curves shell tree refresh series check clean-runs
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ thp:  ## large folios before and after promotion; writes docs/results/thp.*
 
 shares:  ## what memory control groups get of what is promoted; writes docs/results/shares.*
 	@$(LAB) shares
+
+summary:  ## one page about all results of kmmscand; measures nothing, writes docs/results/summary.md
+	@$(LAB) summary
 
 migrc:  ## flushes with MIGRC and without, growth, cost (PARTS="migrc ..."); writes docs/results/migrc*
 	@$(LAB) migrc $(PARTS)

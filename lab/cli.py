@@ -29,6 +29,7 @@ from lab import (
     shares,
     soak,
     source,
+    summary,
     thp,
     topology,
     tree,
@@ -189,6 +190,12 @@ def run_thp(_args: argparse.Namespace) -> int:
     return 0 if thp.thp(RESULTS) else 1
 
 
+def run_summary(_args: argparse.Namespace) -> int:
+    """make summary: one page about what all the others say."""
+    print(f"written: {summary.write(RESULTS).relative_to(cache.PROJECT)}")
+    return 0
+
+
 def run_shares(args: argparse.Namespace) -> int:
     """make shares: what memory control groups get of what is promoted."""
     whole = args.runs >= shares.RUNS
@@ -339,6 +346,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_resume(command)
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
     add("thp", run_thp, "large folios before and after promotion, by size, into docs/results")
+    add("summary", run_summary, "one page about all results, into docs/results; measures nothing")
     command = add("shares", run_shares, "what groups get by weight and limit, into docs/results")
     command.add_argument("--runs", type=int, default=shares.RUNS)
     command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
