@@ -36,19 +36,20 @@
  *    the page table below it.  If not, the page table is skipped, but for one pass
  *    in KMMSCAND_FULL_PASSES.  MGLRU skips it, too, so the bit is cleared only when no
  *    fast page below has an Accessed bit set, which MGLRU has yet to see; of the slow
- *    ones it has been told already.  Between reading the entries and the flush of the
- *    TLB at the end of the walk an access may slip through, as it may in MGLRU's own
- *    walks; it is noticed when the processor next walks to any page of the table, by
- *    folio_referenced(), or in our next full pass.  MGLRU for
- *    its part clears the bit without looking at pages of other nodes.  It tells that it
- *    did (tier_table_aged()), and a pass that follows skips nothing.
+ *    ones it has been told already.  Between reading the entries and the flush of the TLB an
+ *    access may slip through, as it may in MGLRU's own walks; it is noticed when the processor
+ *    next walks to any page of the table, by folio_referenced(), or in our next full pass.
+ *    MGLRU for its part clears the bit without looking at pages of other nodes.  It tells
+ *    that it did (tier_table_aged()), and a pass that follows skips nothing.
  *  - An mm with a secondary MMU (KVM) costs a notifier call for every entry of a
  *    slow page, because only the notifier knows what the guest has accessed.
  *  - A processor sets the bit again only when it walks the page table, so what
  *    stays in the TLB would look idle, and the hottest pages, in particular huge
  *    ones, do stay there.  Therefore an address space in which bits were cleared is
- *    flushed, once per walk and not once per entry.  That is the TLB of the host:
- *    what a KVM guest's vCPU has cached of the secondary MMU is not flushed.
+ *    flushed, once per walk and not once per entry; in one that is not close also after half
+ *    an epoch, or what was cleared at its beginning would have no time until the next
+ *    pass, if that follows at once.  That is the TLB of the host: what a KVM guest's vCPU has
+ *    cached of the secondary MMU is not flushed.
  *  - In the later walks of a close visit only those entries are read that had been
  *    accessed before the first one (marks.h).  Then nothing is known of the others, and the
  *    bit of the upper-level entry is left alone.
@@ -848,6 +849,18 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 	return more;
 }
 
+/*
+ * Nothing depends on this but the next walk's view.  mm_count is enough: for an address space
+ * that has been torn down it is only superfluous.
+ */
+static void kmmscand_flush(struct kmmscand_walk *w)
+{
+	if (!w->cleared)
+		return;
+	w->cleared = false;
+	flush_tlb_mm(w->pass->mm);
+}
+
 /**
  * kmmscand_scan - walk over a part of an address space
  * @pass:     what; counts are added to it
@@ -867,6 +880,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 {
 	unsigned long ptes = pass->ptes, young = pass->young, skipped = pass->skipped;
 	unsigned long touched = pass->touched, again;
+	unsigned long half = msecs_to_jiffies(kmmscand_epoch_ms() / 2), flush = jiffies + half;
 	unsigned int misses = 0;
 	struct kmmscand_walk *w;
 	int nid, more, ret = 0;
@@ -905,20 +919,20 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 		misses = 0;
 		if (!more)
 			ret = 1;
-		if (look == KMMSCAND_SINCE)
+		if (look == KMMSCAND_SINCE) {
+			if (!ret && time_after_eq(jiffies, flush)) {
+				kmmscand_flush(w);
+				flush = jiffies + half;
+			}
 			kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
-		else
+		} else {
 			cond_resched();
+		}
 	} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
 	if (!ret && misses)
 		ret = -EBUSY;
 
-	/*
-	 * Nothing depends on this but the next walk's view.  mm_count is enough:
-	 * for an address space that has been torn down it is only superfluous.
-	 */
-	if (w->cleared)
-		flush_tlb_mm(pass->mm);
+	kmmscand_flush(w);
 	*next = w->next;
 	again = w->again;
 	kfree(w);
