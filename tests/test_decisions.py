@@ -106,6 +106,10 @@ MUTATIONS = (
     ("policy.h", "MANY && exchange <= KPROMOTED_BATCH", "MANY"),
     ("policy.h", "MANY && exchange <= KPROMOTED_BATCH", "MANY && false"),
     ("policy.h", "exchange <= KPROMOTED_BATCH", "exchange < KPROMOTED_BATCH"),
+    ("policy.h", "if (!exchanging || troubled)", "if (!exchanging)"),
+    ("policy.h", "if (!exchanging || troubled)", "if (troubled)"),
+    ("policy.h", "min(forgive + KPROMOTED_BATCH /", "min(KPROMOTED_BATCH /"),
+    ("policy.h", "FORGIVE_EPOCHS, KPROMOTED_BATCH)", "FORGIVE_EPOCHS, 4 * KPROMOTED_BATCH)"),
     ("policy.h", "pressure->warm + pressure->warm / 2 + KPROMOTED_NEWS", "~0UL"),
     (
         "policy.h",

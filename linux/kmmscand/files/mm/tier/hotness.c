@@ -638,15 +638,20 @@ static bool hotness_group_count(struct hotness_groups *groups, int nid, unsigned
 	return score >= groups->min_score + group->points;
 }
 
-/* Is a page hot enough, considering who owns it and where it comes from? */
-static bool hotness_group_select(const struct hotness_groups *groups, int nid,
-				 unsigned long pfn, unsigned int score, unsigned int min_score)
+/* Is a page hot enough, considering who owns it? */
+static bool hotness_group_select(const struct hotness_groups *groups, unsigned long pfn,
+				 unsigned int score)
 {
-	if (groups && score < groups->min_score +
-			      groups->group[tier_group(pfn_to_page(pfn))].points)
-		return false;
-	return score >= min_score + HOTNESS_BOUNCE_POINTS || score == HOTNESS_MAX_SCORE ||
-	       tier_fault(BOUNCE) || !tier_would_bounce(nid, pfn);
+	return !groups || score >= groups->min_score +
+				   groups->group[tier_group(pfn_to_page(pfn))].points;
+}
+
+/* Should a page be hotter, because it was promoted and demoted lately? */
+static bool hotness_bounces(int nid, unsigned long pfn, unsigned int score,
+			    unsigned int min_score)
+{
+	return score < min_score + HOTNESS_BOUNCE_POINTS && score != HOTNESS_MAX_SCORE &&
+	       !tier_fault(BOUNCE) && tier_would_bounce(nid, pfn);
 }
 
 /* What is known of where a page should go, as of its record or later; see target.h */
@@ -735,7 +740,8 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
  * left for the next time.
  *
  * Nothing is reserved: what is selected stays in the table until it is forgotten.  A page
- * that was promoted and demoted lately has to be HOTNESS_BOUNCE_POINTS hotter.
+ * that was promoted and demoted lately has to be HOTNESS_BOUNCE_POINTS hotter, but for as many
+ * base pages as the cursor forgives.
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
  * Return: number of ranges; 0 when the node has no more, or memory goes offline just now.
@@ -749,7 +755,7 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 	unsigned long pfn, pages, sum = 0;
 	struct tier_range *last = NULL;
 	unsigned int nr = 0, score;
-	bool merge;
+	bool merge, bounces;
 	u8 aim = 0;
 
 	if (!try_get_online_mems())
@@ -760,8 +766,10 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 		       PAGES_PER_SECTION; cursor->index++) {
 			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
 			pages = hotness_pages(pfn);
-			if (!pages || !hotness_group_select(cursor->groups, nid, pfn, score,
-							    min_score))
+			if (!pages || !hotness_group_select(cursor->groups, pfn, score))
+				continue;
+			bounces = hotness_bounces(nid, pfn, score, min_score);
+			if (bounces && (!cursor->forgive || *cursor->forgive < pages))
 				continue;
 			if (section->aim) {
 				aim = hotness_known_aim(section, cursor->index);
@@ -774,6 +782,8 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 				goto out;
 			if (filter && !filter->selects(filter, pfn, pages, score))
 				continue;
+			if (bounces)
+				*cursor->forgive -= pages;
 			if (merge) {
 				last->nr += pages;
 			} else {

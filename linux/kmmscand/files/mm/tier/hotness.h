@@ -104,6 +104,7 @@ struct hotness_cursor {
 	unsigned int index;
 	u8 since;
 	u32 closed;		/* slots to which nothing can go; see target.h */
+	unsigned long *forgive;	/* base pages that may bounce for once; is updated; or NULL */
 	const struct hotness_groups *groups;
 	struct hotness_filter *filter;
 };

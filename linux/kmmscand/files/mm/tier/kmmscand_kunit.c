@@ -647,6 +647,19 @@ static void exchange_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, exchange_next(8 * batch, 8 * batch, false, few), EXCHANGE_MOST);
 }
 
+/* What has bounced may come back, but not for nothing, and no more than a batch. */
+static void forgive_test(struct kunit *test)
+{
+	const unsigned long some = KPROMOTED_BATCH / KPROMOTED_FORGIVE_EPOCHS;
+
+	KUNIT_EXPECT_GE(test, some, 1UL);
+	KUNIT_EXPECT_EQ(test, kpromoted_forgive(0, true, false), some);
+	KUNIT_EXPECT_EQ(test, kpromoted_forgive(100, true, false), 100 + some);
+	KUNIT_EXPECT_EQ(test, kpromoted_forgive(KPROMOTED_BATCH - 1, true, false), KPROMOTED_BATCH);
+	KUNIT_EXPECT_EQ(test, kpromoted_forgive(KPROMOTED_BATCH, true, true), 0);
+	KUNIT_EXPECT_EQ(test, kpromoted_forgive(KPROMOTED_BATCH, false, false), 0);
+}
+
 /* Each page table has its turn once, and what has a regular distance is in all parts. */
 static void turn_test(struct kunit *test)
 {
@@ -987,10 +1000,10 @@ static void sweep_test(struct kunit *test)
 }
 
 /* How many ranges of a node have the score? */
-static unsigned int selected(int nid, unsigned int min_score)
+static unsigned int selected(int nid, unsigned int min_score, unsigned long *forgive)
 {
 	struct hotness_histogram histogram;
-	struct hotness_cursor cursor = {};
+	struct hotness_cursor cursor = { .forgive = forgive };
 	struct tier_range range;
 
 	hotness_count(nid, &histogram, NULL, NULL);
@@ -1035,6 +1048,7 @@ static void bounced_test(struct kunit *test)
 #ifdef CONFIG_TIER_DEBUG
 	struct hotness_groups *groups = kunit_kzalloc(test, sizeof(*groups), GFP_KERNEL);
 	struct folio *src, *dst;
+	unsigned long forgive = 1;
 	nodemask_t nodes;
 	int nid, slow = NUMA_NO_NODE;
 
@@ -1056,12 +1070,18 @@ static void bounced_test(struct kunit *test)
 	tier_promoter_get();
 
 	visit_bounced(src, dst);
-	KUNIT_EXPECT_EQ(test, selected(slow, 2), 0);
+	KUNIT_EXPECT_EQ(test, selected(slow, 2, NULL), 0);
+	KUNIT_EXPECT_EQ_MSG(test, selected(slow, 2, &forgive), 1, "it is forgiven");
+	KUNIT_EXPECT_EQ(test, forgive, 0);
+	KUNIT_EXPECT_EQ_MSG(test, selected(slow, 2, &forgive), 0, "once");
 	tier_faults[TIER_FAULT_BOUNCE] = true;
-	KUNIT_EXPECT_EQ_MSG(test, selected(slow, 2), 1, "as if it had stayed");
+	KUNIT_EXPECT_EQ_MSG(test, selected(slow, 2, NULL), 1, "as if it had stayed");
 	tier_faults[TIER_FAULT_BOUNCE] = false;
-	/* It would do for a page that is two points hotter. */
-	KUNIT_EXPECT_EQ(test, selected(slow, 1), 1);
+	/* It would do for a page that is two points hotter, and takes nothing from others. */
+	forgive = 1;
+	KUNIT_EXPECT_EQ(test, selected(slow, 1, NULL), 1);
+	KUNIT_EXPECT_EQ(test, selected(slow, 1, &forgive), 1);
+	KUNIT_EXPECT_EQ(test, forgive, 1);
 
 	tier_faults[TIER_FAULT_REGRET] = true;
 	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "not noticed");
@@ -1085,7 +1105,7 @@ static void bounced_test(struct kunit *test)
 	while (hotness_touch(folio_pfn(src), 0) < HOTNESS_MAX_SCORE)
 		hotness_next_epoch();
 	KUNIT_EXPECT_EQ_MSG(test, counted(groups, slow), 0, "no longer of score 3");
-	KUNIT_EXPECT_EQ(test, selected(slow, HOTNESS_MAX_SCORE), 1);
+	KUNIT_EXPECT_EQ(test, selected(slow, HOTNESS_MAX_SCORE, NULL), 1);
 
 	tier_promoter_put();
 	hotness_disable();
@@ -1403,6 +1423,7 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(burst_test),
 	KUNIT_CASE(changed_test),
 	KUNIT_CASE(exchange_test),
+	KUNIT_CASE(forgive_test),
 	KUNIT_CASE(turn_test),
 	KUNIT_CASE(whole_test),
 	KUNIT_CASE(shift_test),

@@ -29,6 +29,9 @@
  * When much more is warm than lately, other pages are hot than before: what was demoted
  * until then was demoted rightly, and as much as possible is exchanged at once.
  *
+ * What was promoted and demoted lately needs two points more, so that equally hot pages do not
+ * take turns; some may come back without, as it may have been demoted by mistake.
+ *
  * A target that stays full raises the threshold further (pressure).  If too many pages that
  * have been demoted are hot again soon, that is done only for the memory control groups for
  * which most was promoted: somebody else's pages may be worth it.  Migrations that fail make
@@ -110,6 +113,7 @@ struct kpromoted {
 	struct kpromoted_backoff backoff;
 	struct kpromoted_shares shares;
 	unsigned long exchange;		/* see kpromoted_exchange_update() */
+	unsigned long forgive;		/* see kpromoted_forgive() */
 	unsigned int window_ms;		/* that the scanners should use */
 	unsigned int round;		/* of the scanners, when the epoch began */
 	int news;			/* of the table, in the last epoch */
@@ -538,7 +542,7 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 	unsigned long exchanged = work->moved - min(work->moved, room);
 	unsigned long before = p->exchange;
 	enum kpromoted_regret regret;
-	bool relent, careful;
+	bool relent, careful, troubled;
 
 	if (target_matters())
 		exchanged = work->exchanged;
@@ -559,8 +563,10 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 						kpromoted_exchange_most(work->target),
 						work->full, regret, careful);
 	p->tested = p->exchange > before ? 0 : p->tested + 1;
-	if (work->full || regret != KPROMOTED_REGRETS_FEW)
+	troubled = work->full || regret != KPROMOTED_REGRETS_FEW;
+	if (troubled)
 		p->patience = 0;
+	p->forgive = kpromoted_forgive(p->forgive, p->exchanging, troubled || p->strained);
 	/* What is exchanged has to be hotter. */
 	if (regret != KPROMOTED_REGRETS_FEW && !kpromoted_shares_by_weight(&p->shares))
 		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
@@ -636,6 +642,7 @@ static bool kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 {
 	struct hotness_cursor cursor = {
 		.since = work->since, .groups = &p->groups, .filter = work->filter,
+		.forgive = &p->forgive,
 	};
 	unsigned long pages, batch;
 	unsigned int nr, i;

@@ -470,6 +470,33 @@ kpromoted_regret_left(enum kpromoted_regret regret, unsigned long exchange)
 	return regret;
 }
 
+/* It takes so many epochs until a batch may come back. */
+#define KPROMOTED_FORGIVE_EPOCHS	32
+
+/**
+ * kpromoted_forgive - how many pages may come back as if they had not been demoted lately?
+ * @forgive:    base pages, what is left of the epochs before
+ * @exchanging: as in kpromoted_patience(); else all that is asked of them can be reached
+ * @troubled:   less is wanted than could be found, or demotion could not keep up, or has chosen
+ *              badly
+ *
+ * Who has been promoted and demoted lately needs more points, at the longest intervals more
+ * than there are.  That stops equally hot pages from taking turns, but also keeps away what
+ * reclaim has demoted by mistake: now and then it takes hot pages, for the processor has their
+ * translations in its TLB and does not walk the page tables, which is where reclaim looks.
+ * The two look alike, so some are tried all the time, so few that it does not matter if they
+ * are demoted again.
+ *
+ * Return: base pages, a batch at most.
+ */
+static inline unsigned long kpromoted_forgive(unsigned long forgive, bool exchanging,
+					      bool troubled)
+{
+	if (!exchanging || troubled)
+		return 0;
+	return min(forgive + KPROMOTED_BATCH / KPROMOTED_FORGIVE_EPOCHS, KPROMOTED_BATCH);
+}
+
 /* Points that are asked for beyond the threshold, because more is hot than fits */
 struct kpromoted_pressure {
 	unsigned int score;
