@@ -482,8 +482,8 @@ kpromoted_regret_left(enum kpromoted_regret regret, unsigned long exchange)
  *
  * Who has been promoted and demoted lately needs more points, at the longest intervals more
  * than there are.  That stops equally hot pages from taking turns, but also keeps away what
- * reclaim has demoted by mistake: now and then it takes hot pages, for the processor has their
- * translations in its TLB and does not walk the page tables, which is where reclaim looks.
+ * reclaim has demoted by mistake: now and then it takes many hot pages at once, presumably
+ * because the processor has their translations in its TLB and does not walk the page tables.
  * The two look alike, so some are tried all the time, so few that it does not matter if they
  * are demoted again.
  *
