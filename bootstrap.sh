@@ -9,7 +9,9 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 packages_file=$here/lab/packages.txt
 pins=$here/lab/requirements.txt
-cache=${TIERSHIFT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tiershift}
+# cron and services may have no HOME.
+home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+cache=${TIERSHIFT_CACHE:-${XDG_CACHE_HOME:-$home/.cache}/tiershift}
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {

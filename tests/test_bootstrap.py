@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,22 @@ def test_prints_the_environment() -> None:
     done = _bootstrap()
     assert done.returncode == 0, done.stderr
     assert (Path(done.stdout.strip()) / "bin" / "vng").exists()
+
+
+def test_without_home() -> None:
+    """cron and services have none; the cache is then where the user's record says."""
+    bare = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"HOME", "TIERSHIFT_CACHE", "XDG_CACHE_HOME"}
+    }
+    ask = 'import os; from lab import cache; print(cache.root(), os.environ["HOME"])'
+    for argv in (["./bootstrap.sh"], [sys.executable, "-c", ask]):
+        done = subprocess.run(
+            argv, env=bare, cwd=cache.PROJECT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(pwd.getpwuid(os.getuid()).pw_dir + "/"), done.stdout
 
 
 def test_unsupported_system(tmp_path: Path) -> None:
