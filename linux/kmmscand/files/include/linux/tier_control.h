@@ -57,25 +57,25 @@ static inline void tier_task_status(struct seq_file *m, const struct mm_struct *
 
 extern struct static_key_false_deferred tier_memcg_key;
 
-void __tier_memcg_free(struct mem_cgroup *memcg);
+void __tier_memcg_offline(struct mem_cgroup *memcg);
 
 /**
- * tier_memcg_free - a memory control group is being freed
- * @memcg: to which nobody has a reference any more
+ * tier_memcg_offline - a memory control group goes offline, or loses its files
+ * @memcg: whose files nobody can write to any more
  *
- * A nop while no group has any settings.
+ * Its settings go.  A nop while no group has any.
  *
  * Context: may sleep.
  */
-static inline void tier_memcg_free(struct mem_cgroup *memcg)
+static inline void tier_memcg_offline(struct mem_cgroup *memcg)
 {
 	if (static_branch_unlikely(&tier_memcg_key.key))
-		__tier_memcg_free(memcg);
+		__tier_memcg_offline(memcg);
 }
 
 #else
 
-static inline void tier_memcg_free(struct mem_cgroup *memcg)
+static inline void tier_memcg_offline(struct mem_cgroup *memcg)
 {
 }
 

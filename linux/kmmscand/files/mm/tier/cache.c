@@ -86,7 +86,6 @@ static bool kmmscand_cache_wanted = true;
 static bool kmmscand_cache_running;
 
 /* Changed while the key is off, but for readers that are late */
-nodemask_t kmmscand_cache_slow __read_mostly;
 static nodemask_t kmmscand_cache_top __read_mostly;
 
 /* Of this epoch, in jiffies.  The two may be of different epochs for a moment. */
@@ -114,7 +113,6 @@ static void kmmscand_cache_update(void)
 void kmmscand_cache_start(const struct kmmscand_nodes *nodes)
 {
 	mutex_lock(&kmmscand_cache_mutex);
-	kmmscand_cache_slow = nodes->slow;
 	kmmscand_cache_top = nodes->top;
 	kmmscand_cache_running = true;
 	kmmscand_cache_update();
@@ -179,7 +177,7 @@ static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
 				 enum kmmscand_cache_look look, unsigned int slot)
 {
 	if (target_matters())
-		hotness_aim_read(pfn, epoch, look != KMMSCAND_CACHE_FIRST, slot);
+		hotness_aim(pfn, epoch, look != KMMSCAND_CACHE_FIRST, slot, true);
 	if (tier_fault(CACHE_ONCE)) {
 		hotness_touch_close(pfn, epoch, false, 0);
 		return hotness_touch_close(pfn, epoch, true, 0);
@@ -220,7 +218,7 @@ void __tier_file_read(struct file *file, struct folio **folios, unsigned int nr,
 	if (!new || !kmmscand_cache_allowed(file))
 		return;
 	/* To who reads it; if there are several, they are in doubt. */
-	if (target_matters() && READ_ONCE(target_mode) != TARGET_MODE_NEAREST)
+	if (target_matters())
 		slot = target_slot(numa_node_id());
 	for (i = 0; i < new; i++) {
 		/* The reader holds a reference. */
@@ -246,7 +244,7 @@ static ssize_t page_cache_store(struct kobject *kobj, struct kobj_attribute *att
 		return -EINVAL;
 
 	if (mutex_lock_interruptible(&kmmscand_cache_mutex))
-		return -EINTR;
+		return -ERESTARTSYS;
 	WRITE_ONCE(kmmscand_cache_wanted, wanted);
 	kmmscand_cache_update();
 	mutex_unlock(&kmmscand_cache_mutex);

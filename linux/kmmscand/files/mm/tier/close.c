@@ -14,9 +14,9 @@
  * because that is done in pieces.  Pieces of small address spaces wait together: a
  * group is as much as a walk can clear in the scanner's share of two windows.  Bits that
  * were cleared so long ago are of no use, so the scanner sleeps for nothing but the
- * windows, the looks of a burst and a contended mmap_lock until it has done with a group, and
- * pays for its CPU time then.
- * A piece whose mmap_lock is taken in a look is left out of that look.
+ * windows and the looks of a burst until it has done with a group, and pays for its CPU time
+ * then.
+ * A piece whose mmap_lock is taken in a look is tried once more at its end.
  *
  * A huge page is accessed much more often than a small one, and even in the shortest
  * window most of them are.  So as long as more of them have been found in a group than the
@@ -25,8 +25,7 @@
  * was found (hotness_retract()), though a promoter may have seen it until then.  Not judged,
  * and not counted, are those with other mappings; those whose mmap_lock is taken just then are
  * left.  A page of which reclaim clears the bit between two looks is taken for one that was
- * not accessed, in this visit.  With weights of control groups, which shall not go by what is
- * hottest, there is no such burst.
+ * not accessed, in this visit.
  *
  * Address spaces with a secondary MMU are left out (kmmscand.c): asking that is
  * expensive, and its TLB is not flushed.
@@ -78,7 +77,7 @@ static unsigned int kmmscand_close_msecs(struct kmmscand_close *close)
  */
 static bool kmmscand_close_marks(struct kmmscand_close *close, const struct kmmscand_pass *pass)
 {
-	return pass->apart_ms >= KMMSCAND_MARKS_WINDOWS * close->window_ms && !pass->sideways;
+	return pass->apart_ms >= KMMSCAND_MARKS_WINDOWS * close->window_ms;
 }
 
 /**
@@ -119,8 +118,8 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 		close->marked.nr = marks;
 		return ret;
 	}
-	/* Where nothing was accessed for long, nothing is hot; fast pages are not counted. */
-	if (pass->young != young || pass->sideways) {
+	/* Where nothing was accessed for long, nothing is hot. */
+	if (pass->young != young) {
 		kmmscand_close_add(close, state, start, ret == 1 ? ULONG_MAX : pass->next,
 				   ret == 1, marks);
 	} else {
@@ -133,30 +132,60 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 	return ret;
 }
 
+/* Returns false if somebody has the mmap_lock: @piece->next is where to go on. */
+static bool kmmscand_close_piece(struct kmmscand_close *close, struct kmmscand_piece *piece,
+				 enum kmmscand_look look, struct kmmscand_cpu *cpu)
+{
+	struct kmmscand_pass *pass = &piece->state->pass;
+	int ret;
+
+	kmmscand_marks_piece(&close->marked, piece->marks, piece->marks_end);
+	pass->marked = &close->marked;
+	ret = kmmscand_scan(pass, look, &piece->next, piece->end, cpu,
+			    jiffies + KMMSCAND_NO_DEADLINE);
+	pass->marked = NULL;
+	return ret != -EBUSY;
+}
+
 static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look look,
 				struct kmmscand_cpu *cpu)
 {
-	unsigned long next, huge = 0;
-	unsigned int i;
-	int ret;
+	unsigned long huge = 0;
+	unsigned int i, held_up = 0;
+	bool done;
 
 	for (i = 0; i < close->nr && !kthread_should_stop(); i++) {
 		struct kmmscand_piece *piece = &close->piece[i];
 		struct kmmscand_pass *pass = &piece->state->pass;
 
-		next = piece->start;
-		if (next >= piece->end || (look == KMMSCAND_AGAIN && !piece->huge))
+		piece->next = piece->start;
+		if (piece->start >= piece->end || (look == KMMSCAND_AGAIN && !piece->huge)) {
+			piece->next = piece->end;
 			continue;
+		}
 		pass->huge = 0;
-		kmmscand_marks_piece(&close->marked, piece->marks, piece->marks_end);
-		pass->marked = &close->marked;
-		ret = kmmscand_scan(pass, look, &next, piece->end, cpu,
-				    jiffies + KMMSCAND_NO_DEADLINE);
-		pass->marked = NULL;
+		done = kmmscand_close_piece(close, piece, look, cpu);
 		/* What could not be looked at again is left. */
-		if (look != KMMSCAND_AGAIN || ret == 1 || ret == -ESRCH)
+		if (look != KMMSCAND_AGAIN || done)
 			piece->huge = pass->huge;
+		/* The looks of a burst do not wait. */
+		if (done || look == KMMSCAND_AGAIN)
+			piece->next = piece->end;
+		else
+			held_up++;
 		huge += piece->huge;
+	}
+	/* Once more what was held up, while others were looked at. */
+	for (i = 0; held_up && i < close->nr && !kthread_should_stop(); i++) {
+		struct kmmscand_piece *piece = &close->piece[i];
+
+		if (piece->next >= piece->end)
+			continue;
+		held_up--;
+		piece->state->pass.huge = 0;
+		kmmscand_close_piece(close, piece, look, cpu);
+		piece->huge += piece->state->pass.huge;
+		huge += piece->state->pass.huge;
 	}
 	close->huge = huge;
 }

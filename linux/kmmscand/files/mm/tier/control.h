@@ -1,88 +1,80 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Control of kmmscand by workload: by process (prctl.c) and by memory control group
- * (memcg.c, share.c).
+ * (memcg.c, limit.c).
  */
 #ifndef _MM_TIER_CONTROL_H
 #define _MM_TIER_CONTROL_H
 
 #include <linux/jump_label.h>
-#include <linux/list.h>
 #include <linux/nodemask.h>
+#include <linux/rcupdate.h>
 #include <linux/tier_control.h>
-#include <linux/xarray.h>
+#include <linux/types.h>
 
-#include "hotness.h"
-
-struct kpromoted_share;
+#include "limit.h"
 
 unsigned int tier_mm_scale(const struct mm_struct *mm);
 
 #ifdef CONFIG_MEMCG
 
-#define TIER_WEIGHT_DEFAULT	100
-#define TIER_WEIGHT_MAX		10000
+/* Groups with settings that are not the default, see memcg.c */
+struct tier_memcg {
+	struct rcu_head rcu;
+	bool off;			/* weight 0 */
+	unsigned long max;		/* base pages, or PAGE_COUNTER_MAX */
+	struct tier_limit limit;
+};
 
-unsigned int tier_memcg_weight(struct mem_cgroup *memcg);
-unsigned long tier_memcg_max(struct mem_cgroup *memcg);
-bool tier_memcg_shares(void);
-unsigned long tier_memcg_pages(struct mem_cgroup *memcg, const nodemask_t *nodes);
+/* Levels below the root that are asked */
+#define TIER_MEMCG_LEVELS	64
+
+struct tier_memcg *tier_memcg_find(struct mem_cgroup *memcg);
+bool tier_memcg_off(struct mem_cgroup *memcg);
+unsigned int tier_memcg_changes(void);
 bool __tier_mm_off(struct mm_struct *mm);
 
 /**
- * struct kpromoted_shares - the groups whose pages a promoter has met
- * @filter:  for the hotness table
- * @index:   struct kpromoted_share by id of the css
- * @list:    all of them, parents before their children
- * @last:    the one that was found last
+ * struct kpromoted_limits - what a promoter knows of the group of the last page
  * @top:     nodes that are promoted to
- * @least:   least score that may be promoted
- * @round:   base pages that are granted at a time in this epoch; 0 until the first time
- * @batch:   number of the batch, to measure the groups' memory once for each
- * @begun:   an epoch has begun in which groups are asked
- * @sharing: what can be afforded is shared by weight
- * @nomem:   there was no memory for another group in this epoch
+ * @walk:    number of its walk over the hotness table
+ * @serial:  number of the group, which no other has; 0 at first
+ * @changes: tier_memcg_changes() then
+ * @off:     nothing of the group is promoted
+ * @nr:      groups with a limit, from this one up
+ * @group:   these, and their settings; good while the numbers are the same
  */
-struct kpromoted_shares {
-	struct hotness_filter filter;
-	struct xarray index;
-	struct list_head list;
-	struct kpromoted_share *last;
+struct kpromoted_limits {
 	const nodemask_t *top;
-	unsigned int least;
-	unsigned long round;
-	unsigned int batch;
-	bool begun;
-	bool sharing;
-	bool nomem;
+	unsigned int walk;
+	u64 serial;
+	unsigned int changes;
+	bool off;
+	unsigned int nr;
+	struct {
+		struct mem_cgroup *memcg;
+		struct tier_memcg *settings;
+	} group[TIER_MEMCG_LEVELS];
 };
 
-void kpromoted_shares_init(struct kpromoted_shares *shares, const nodemask_t *top);
-struct hotness_filter *__kpromoted_shares_begin(struct kpromoted_shares *shares);
-void kpromoted_shares_counted(struct kpromoted_shares *shares,
-			      struct hotness_histogram *histogram);
-unsigned long kpromoted_shares_grant(struct kpromoted_shares *shares, unsigned int least,
-				     unsigned long left);
-void kpromoted_shares_batch(struct kpromoted_shares *shares);
-void kpromoted_shares_walked(struct kpromoted_shares *shares);
-void kpromoted_shares_end(struct kpromoted_shares *shares);
+struct kpromoted_limits *__kpromoted_limits_begin(struct kpromoted_limits *limits,
+						  const nodemask_t *top);
+bool kpromoted_limits_take(struct kpromoted_limits *limits, unsigned long pfn, unsigned long nr,
+			   unsigned int score, bool select);
 
 /**
- * kpromoted_shares_begin - begin an epoch
- * @shares: of the promoter
+ * kpromoted_limits_begin - begin an epoch
+ * @limits: of the promoter
+ * @top:    nodes that are promoted to; must stay
  *
  * Return: whom to ask for each page, or NULL while no group has settings.
  */
-static inline struct hotness_filter *kpromoted_shares_begin(struct kpromoted_shares *shares)
+static inline struct kpromoted_limits *kpromoted_limits_begin(struct kpromoted_limits *limits,
+							      const nodemask_t *top)
 {
 	if (!static_branch_unlikely(&tier_memcg_key.key))
 		return NULL;
-	return __kpromoted_shares_begin(shares);
-}
-
-static inline bool kpromoted_shares_by_weight(const struct kpromoted_shares *shares)
-{
-	return shares->sharing;
+	return __kpromoted_limits_begin(limits, top);
 }
 
 static inline bool tier_mm_off(struct mm_struct *mm)
@@ -92,44 +84,19 @@ static inline bool tier_mm_off(struct mm_struct *mm)
 
 #else /* !CONFIG_MEMCG */
 
-struct kpromoted_shares {
+struct kpromoted_limits {
 };
 
-static inline void kpromoted_shares_init(struct kpromoted_shares *shares, const nodemask_t *top)
-{
-}
-
-static inline struct hotness_filter *kpromoted_shares_begin(struct kpromoted_shares *shares)
+static inline struct kpromoted_limits *kpromoted_limits_begin(struct kpromoted_limits *limits,
+							      const nodemask_t *top)
 {
 	return NULL;
 }
 
-static inline void kpromoted_shares_counted(struct kpromoted_shares *shares,
-					    struct hotness_histogram *histogram)
+static inline bool kpromoted_limits_take(struct kpromoted_limits *limits, unsigned long pfn,
+					 unsigned long nr, unsigned int score, bool select)
 {
-}
-
-static inline bool kpromoted_shares_by_weight(const struct kpromoted_shares *shares)
-{
-	return false;
-}
-
-static inline unsigned long kpromoted_shares_grant(struct kpromoted_shares *shares,
-						   unsigned int least, unsigned long left)
-{
-	return 0;
-}
-
-static inline void kpromoted_shares_batch(struct kpromoted_shares *shares)
-{
-}
-
-static inline void kpromoted_shares_walked(struct kpromoted_shares *shares)
-{
-}
-
-static inline void kpromoted_shares_end(struct kpromoted_shares *shares)
-{
+	return true;
 }
 
 static inline bool tier_mm_off(struct mm_struct *mm)

@@ -53,6 +53,7 @@
 #include <linux/tier.h>
 #include <linux/xarray.h>
 
+#include "control.h"
 #include "fault.h"
 #include "hotness.h"
 #include "target.h"
@@ -88,10 +89,10 @@ static DEFINE_MUTEX(hotness_mutex);
 /* Should sections that come online get an array?  Under hotness_mutex. */
 static bool hotness_enabled;
 
-/* Written by the scanner only; everybody else takes what they see. */
-static unsigned int hotness_now;
-/* Changes when a promoter should look at the table again */
-static atomic_t hotness_changes = ATOMIC_INIT(0);
+/* Written by the scanner only; everybody else, reads of page cache too, takes what they see. */
+static unsigned int hotness_now __read_mostly;
+/* Changes when a promoter should look at the table again; on a cache line of its own */
+static atomic_t hotness_changes ____cacheline_aligned_in_smp = ATOMIC_INIT(0);
 
 /**
  * hotness_epoch - the current epoch
@@ -418,8 +419,19 @@ void hotness_forget(unsigned long pfn, unsigned long nr)
 	rcu_read_unlock();
 }
 
-static void hotness_aim_at(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was,
-			   bool unmapped)
+/**
+ * hotness_aim - say where a page should go that is about to be touched
+ * @pfn:    first frame of the folio
+ * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
+ * @second: likewise, and true for hotness_touch()
+ * @aim:    slot, and whether the page may go elsewhere; see target.h
+ * @shared: there may be other users
+ *
+ * Before the touch, so that no page is promoted before it is known where it may go.
+ *
+ * Context: any; only RCU and atomics are used.
+ */
+void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, bool shared)
 {
 	u8 old, new, known, tick = 2 * epoch + second;
 	struct hotness_section *section;
@@ -441,49 +453,13 @@ static void hotness_aim_at(unsigned long pfn, unsigned int epoch, bool second, u
 		if (hotness_aged(record, tick, HOTNESS_MAX_SHIFT + 1) ||
 		    ((u8)record && (u8)((record >> 8) - tick - 1) < HOTNESS_FRESH_TICKS))
 			known = old;
-		/* Who was bound does not map it any more. */
-		if (unmapped && (known & TARGET_STRICT))
-			known = 0;
-		new = target_merge(known, aim, was, known && (u8)(record >> 8) == tick);
+		new = target_merge(known, aim, shared, known && (u8)(record >> 8) == tick);
 		if (new == old)
 			break;
 		/* Fully ordered, for hotness_select() */
 	} while (!try_cmpxchg(&section->aim[index], &old, new));
 out:
 	rcu_read_unlock();
-}
-
-/**
- * hotness_aim - say where a page should go that is about to be touched
- * @pfn:    first frame of the folio
- * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
- * @second: likewise, and true for hotness_touch()
- * @aim:    slot, and whether the page may go elsewhere; see target.h
- * @was:    @aim of the same address space in its last pass, or TARGET_SOLE
- *
- * Before the touch, so that no page is promoted before it is known where it may go.
- *
- * Context: any; only RCU and atomics are used.
- */
-void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was)
-{
-	hotness_aim_at(pfn, epoch, second, aim, was, false);
-}
-
-/**
- * hotness_aim_read - say where page cache should go that nobody maps
- * @pfn:    first frame of the folio
- * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
- * @second: likewise, and true for hotness_touch()
- * @slot:   of who reads it
- *
- * Before the touch, as hotness_aim().
- *
- * Context: any; only RCU and atomics are used.
- */
-void hotness_aim_read(unsigned long pfn, unsigned int epoch, bool second, u8 slot)
-{
-	hotness_aim_at(pfn, epoch, second, slot, slot, true);
 }
 
 /* Zero the records from which nothing can be learned any more. */
@@ -591,6 +567,8 @@ static unsigned int hotness_next_fresh(struct hotness_section *section, const u8
 		if (!word || (u8)(tick - word) > oldest ||
 		    (best && best[index / HOTNESS_BLOCK] < min_score))
 			continue;
+		if (!(index % HOTNESS_BLOCK))
+			cond_resched();
 		for (; index < end; index++) {
 			u16 record;
 
@@ -633,8 +611,9 @@ static bool hotness_group_count(struct hotness_groups *groups, int nid, unsigned
 
 	if (score >= groups->warm_score)
 		group->warm += pages;
-	if (score >= groups->regret_score && !tier_fault(REGRET) && tier_demoted_take(nid, pfn))
-		groups->regretted += pages;
+	if (score >= groups->regret_score && !tier_fault(REGRET) && tier_demoted_take(nid, pfn) &&
+	    !group->excused)
+		group->regretted += pages;
 	return score >= groups->min_score + group->points;
 }
 
@@ -654,14 +633,14 @@ static bool hotness_bounces(int nid, unsigned long pfn, unsigned int score,
 	       !tier_fault(BOUNCE) && tier_would_bounce(nid, pfn);
 }
 
-/* What is known of where a page should go, as of its record or later; see target.h */
-static u8 hotness_known_aim(const struct hotness_section *section, unsigned int index)
+/* Where a page should go, as of its record or later; see target.h */
+static u8 hotness_wanted(const struct hotness_section *section, unsigned int index)
 {
 	if (!section->aim)
 		return 0;
 	/* After the record; pairs with hotness_aim() */
 	smp_rmb();
-	return READ_ONCE(section->aim[index]);
+	return target_wanted(READ_ONCE(section->aim[index]));
 }
 
 /* Is the page bound to a slot of @closed? */
@@ -675,20 +654,19 @@ static bool hotness_is_closed(u8 aim, u32 closed)
  * @nid:       slow node
  * @histogram: result: base pages that were touched in this or in the last epoch, by score
  * @groups:    what to look for by group, and the result, which is added; or NULL
- * @filter:    who has a say in what counts, or NULL
+ * @limits:    of memory control groups, for what counts; or NULL
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
  * Return: false if it could not be done, because memory goes offline just now.
  */
 bool hotness_count(int nid, struct hotness_histogram *histogram,
-		   struct hotness_groups *groups, struct hotness_filter *filter)
+		   struct hotness_groups *groups, struct kpromoted_limits *limits)
 {
 	struct hotness_section *section;
 	unsigned int i, score, least = 0;
 	unsigned long nr, pfn, pages;
 
-	/* What is not even warm matters to a filter at most. */
-	if (groups && !filter)
+	if (groups)
 		least = min(groups->warm_score, groups->min_score);
 	memset(histogram, 0, sizeof(*histogram));
 	histogram->since = hotness_tick() - HOTNESS_FRESH_TICKS + 1;
@@ -709,13 +687,12 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 			if (!pages)
 				continue;
 			if (groups && groups->closed &&
-			    hotness_is_closed(hotness_known_aim(section, i), groups->closed))
+			    hotness_is_closed(hotness_wanted(section, i), groups->closed))
 				continue;
 			/* What cannot be promoted is neither warm nor regretted. */
-			if (groups && (!filter || filter->competes(filter, pfn)) &&
-			    !hotness_group_count(groups, nid, pfn, score, pages))
+			if (limits && !kpromoted_limits_take(limits, pfn, pages, score, false))
 				continue;
-			if (!filter || filter->counts(filter, pfn, pages, score))
+			if (!groups || hotness_group_count(groups, nid, pfn, score, pages))
 				histogram->pages[score] += pages;
 		}
 	}
@@ -750,13 +727,12 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 			    struct tier_range *ranges, unsigned int max_ranges,
 			    unsigned long max_pages)
 {
-	struct hotness_filter *filter = cursor->filter;
 	struct hotness_section *section;
 	unsigned long pfn, pages, sum = 0;
 	struct tier_range *last = NULL;
 	unsigned int nr = 0, score;
 	bool merge, bounces;
-	u8 aim = 0;
+	u8 aim;
 
 	if (!try_get_online_mems())
 		return 0;
@@ -771,16 +747,14 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 			bounces = hotness_bounces(nid, pfn, score, min_score);
 			if (bounces && (!cursor->forgive || *cursor->forgive < pages))
 				continue;
-			if (section->aim) {
-				aim = hotness_known_aim(section, cursor->index);
-				if (target_stays(aim) || hotness_is_closed(aim, cursor->closed))
-					continue;
-				aim = target_wanted(aim) | (aim & TARGET_STRICT);
-			}
+			aim = hotness_wanted(section, cursor->index);
+			if (hotness_is_closed(aim, cursor->closed))
+				continue;
 			merge = last && last->pfn + last->nr == pfn && last->nid == aim;
 			if (sum >= max_pages || (!merge && nr == max_ranges))
 				goto out;
-			if (filter && !filter->selects(filter, pfn, pages, score))
+			if (cursor->limits &&
+			    !kpromoted_limits_take(cursor->limits, pfn, pages, score, true))
 				continue;
 			if (bounces)
 				*cursor->forgive -= pages;

@@ -11,6 +11,8 @@
 #include <linux/tier.h>
 #include <linux/types.h>
 
+struct kpromoted_limits;
+
 /*
  * One record per slow page frame:
  *
@@ -53,10 +55,14 @@ struct hotness_histogram {
  * struct hotness_group - pages of some memory control groups; see tier_group()
  * @points:	beyond @min_score, to count and to be selected
  * @warm:	base pages that reach @warm_score
+ * @regretted:	base pages that were demoted lately, and reach @regret_score; each counts once
+ * @excused:	what is demoted of these groups is not regretted
  */
 struct hotness_group {
 	unsigned int points;
 	unsigned long warm;
+	unsigned long regretted;
+	bool excused;
 };
 
 /**
@@ -65,8 +71,6 @@ struct hotness_group {
  * @regret_score:	of pages that had better not been demoted
  * @min_score:		of pages that count
  * @closed:		slots to which nothing can go; what is bound to them does not count
- * @regretted:		base pages that were demoted lately, and reach @regret_score; each
- *			counts once
  * @group:		by tier_group()
  */
 struct hotness_groups {
@@ -74,25 +78,7 @@ struct hotness_groups {
 	unsigned int regret_score;
 	unsigned int min_score;
 	u32 closed;
-	unsigned long regretted;
 	struct hotness_group group[TIER_GROUPS];
-};
-
-/**
- * struct hotness_filter - somebody who is asked for each folio
- * @competes: could it be promoted at all?
- * @counts:  does it count, in hotness_count()?
- * @selects: may it be selected, in hotness_select()?  If so, it is.
- *
- * All are told the first frame, the number of base pages, and the score.  They may sleep,
- * and have no reference to the folio, only the memory hotplug lock.
- */
-struct hotness_filter {
-	bool (*competes)(struct hotness_filter *filter, unsigned long pfn);
-	bool (*counts)(struct hotness_filter *filter, unsigned long pfn, unsigned long nr,
-		       unsigned int score);
-	bool (*selects)(struct hotness_filter *filter, unsigned long pfn, unsigned long nr,
-			unsigned int score);
 };
 
 /*
@@ -106,7 +92,7 @@ struct hotness_cursor {
 	u32 closed;		/* slots to which nothing can go; see target.h */
 	unsigned long *forgive;	/* base pages that may bounce for once; is updated; or NULL */
 	const struct hotness_groups *groups;
-	struct hotness_filter *filter;
+	struct kpromoted_limits *limits;	/* of memory control groups, or NULL */
 };
 
 /**
@@ -169,13 +155,12 @@ bool hotness_found(unsigned long pfn, unsigned int epoch);
 unsigned int hotness_retract(unsigned long pfn, unsigned int epoch, unsigned int shift);
 unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
 			       bool second);
-void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, u8 was);
-void hotness_aim_read(unsigned long pfn, unsigned int epoch, bool second, u8 slot);
+void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, bool shared);
 void hotness_forget(unsigned long pfn, unsigned long nr);
 int hotness_news(void);
 void hotness_add_news(void);
 bool hotness_count(int nid, struct hotness_histogram *histogram,
-		   struct hotness_groups *groups, struct hotness_filter *filter);
+		   struct hotness_groups *groups, struct kpromoted_limits *limits);
 unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_cursor *cursor,
 			    struct tier_range *ranges, unsigned int max_ranges,
 			    unsigned long max_pages);

@@ -11,7 +11,7 @@
  *   kpromoted<N>   promoters, one per slow node: choose the hottest pages that can be
  *                  afforded (kpromoted.c, policy.h) and hand them to tier_promote()
  *   control        processes that do not want to be scanned, or less often (prctl.c), and
- *                  memory control groups with weights and limits (memcg.c, share.c)
+ *                  memory control groups that opt out or have limits (memcg.c, limit.c)
  *
  * The application sees no hint fault, and neither scanning nor migration is done in its
  * context.
@@ -19,7 +19,7 @@
  * This file starts and stops the threads, and holds the scanners' main loop and the
  * sysfs files.
  *
- * Finding address spaces: by a cursor over process ids, like readdir() of /proc.
+ * Finding address spaces: in each round all processes are gone through (procs.c).
  * Nothing is hooked into fork, exec or exit.  An address space that is shared by
  * processes (CLONE_VM without CLONE_THREAD) is visited once per round.
  *
@@ -66,6 +66,7 @@
 #include <linux/sched/isolation.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/sysctl.h>
 #include <linux/sched/task.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -77,12 +78,12 @@
 
 #include "cache.h"
 #include "control.h"
-#include "confirm.h"
 #include "events.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "policy.h"
+#include "procs.h"
 #include "target.h"
 
 #define CREATE_TRACE_POINTS
@@ -108,6 +109,8 @@ struct kmmscand_tunables kmmscand_tunables = {
 
 /* True while the threads run; see tier_folio_accessed() */
 DEFINE_STATIC_KEY_FALSE(kmmscand_key);
+/* Slow nodes, for those who report accesses.  Changed while the keys are off; some may be late. */
+nodemask_t kmmscand_slow_nodes __read_mostly;
 
 /* State of a scanner, and used by nothing else while that runs */
 struct kmmscand_scanner {
@@ -119,8 +122,9 @@ struct kmmscand_scanner {
 	unsigned int done_ms;		/* window with which the last one began */
 	unsigned int late;		/* rounds for which passes count as late */
 	struct kmmscand_close close;
+	struct kmmscand_procs procs;
+	struct list_head again;		/* address spaces whose mmap_lock was taken */
 	unsigned int round_ms;		/* window with which this round began */
-	unsigned int window_ms;		/* that promoters ask for; 0: no close visits */
 	bool longer;			/* windows than in the round before */
 	bool hurry;			/* a part has shown that all should be looked at */
 	unsigned int long_ms;		/* the longest pass lately */
@@ -373,55 +377,18 @@ static int kmmscand_home(struct task_struct *task)
 	return nid >= 0 && kmmscand->scanner[nid] ? nid : kmmscand->first;
 }
 
-/*
- * A thread of the first process with an id of *nr or above, with a reference, and its
- * address space with mm_count raised, or NULL if the process has none.  *nr becomes
- * that process's id, or 0 if there is no further one.
- */
-static struct task_struct *kmmscand_next_task(int *nr, struct mm_struct **mm)
-{
-	struct task_struct *leader = NULL, *task = NULL, *t;
-	struct pid *pid;
-
-	rcu_read_lock();
-	pid = find_ge_pid(*nr, &init_pid_ns);
-	*nr = pid ? pid_nr(pid) : 0;
-	/* Threads other than the group leader have no PIDTYPE_TGID. */
-	if (pid)
-		leader = pid_task(pid, PIDTYPE_TGID);
-	if (leader) {
-		/* The leader may have exited before its other threads. */
-		for_each_thread(leader, t) {
-			/* NULL for kernel threads, also those that borrow an mm */
-			*mm = get_task_mm(t);
-			if (*mm) {
-				task = t;
-				get_task_struct(task);
-				break;
-			}
-		}
-	}
-	rcu_read_unlock();
-	if (!task)
-		return NULL;
-	mmgrab(*mm);
-	mmput_async(*mm);
-	return task;
-}
-
 /* Prepare a pass. */
 static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
-			   unsigned int window_ms, unsigned int round_ms)
+			   unsigned int window_ms)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned int epoch = hotness_epoch(), elapsed = epoch - pass->epoch, spread;
 
 	pass->nodes = &kmmscand->nodes;
-	/* Close visits ask a secondary MMU too often. */
 	target_vote(state, task);
-	pass->close = (window_ms || (pass->sideways && round_ms)) &&
-		      !mm_has_notifiers(pass->mm);
-	pass->part = pass->close && window_ms && !pass->sideways ? state->part : 0;
+	/* Close visits ask a secondary MMU too often. */
+	pass->close = window_ms && !mm_has_notifiers(pass->mm);
+	pass->part = pass->close ? state->part : 0;
 	/* 2^spread passes ago every page table has had its turn, unless passes were late. */
 	spread = max(state->part_done, pass->part);
 	pass->stale = !pass->number || elapsed << spread >= HOTNESS_HORIZON;
@@ -466,7 +433,6 @@ void kmmscand_pass_done(struct kmmscand_mm *state)
 		kmmscand->scanner[state->home]->hurry = kmmscand->scanner[state->home]->first;
 	state->due = pass->epoch + kmmscand_interval(state->part ? 0 : state->shift, scale);
 	pass->number++;
-	target_pass_done(state);
 	count_tier_events(KMMSCAND_MM_SCANNED, 1);
 	trace_kmmscand_pass(pass->epoch, hotness_epoch() - pass->epoch, pass->ptes,
 			    pass->skipped, pass->young, pass->hot, state->shift,
@@ -493,9 +459,8 @@ static void kmmscand_grow_window(struct kmmscand_scanner *s)
 {
 	unsigned int window_ms = kmmscand_window_now();
 
-	if (s->close.nr || !s->window_ms || window_ms <= s->window_ms)
+	if (s->close.nr || !s->close.window_ms || window_ms <= s->close.window_ms)
 		return;
-	s->window_ms = window_ms;
 	s->close.window_ms = window_ms;
 	s->close.enough = kmmscand_enough();
 }
@@ -519,8 +484,9 @@ static unsigned int kmmscand_pass_ms(const struct kmmscand_pass *pass)
 	return jiffies_to_msecs(jiffies - pass->started) << pass->part;
 }
 
-static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
-			   struct kmmscand_mm *state)
+/* Returns -EBUSY if it was left because its mmap_lock was taken. */
+static int kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
+			  struct kmmscand_mm *state)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned long deadline;
@@ -530,16 +496,12 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	if (mm_has_notifiers(pass->mm))
 		pass->close = false;
 	if (!pass->next) {
-		/* Who wants it to be seldom is not asked in between where it runs, either. */
-		bool seldom = tier_mm_scale(pass->mm) > 1;
-
-		if ((!s->longer || mm_has_notifiers(pass->mm) || seldom) &&
-		    (int)(state->due - hotness_epoch()) > 0 &&
-		    (seldom || !target_has_left(state, task)))
-			return;
-		kmmscand_begin(state, task, s->window_ms, s->close.window_ms);
+		if ((!s->longer || mm_has_notifiers(pass->mm) || tier_mm_scale(pass->mm) > 1) &&
+		    (int)(state->due - hotness_epoch()) > 0)
+			return 0;
+		kmmscand_begin(state, task, s->close.window_ms);
 	}
-	kmmscand_task_policy(task, pass);
+	kmmscand_task_policy(pass);
 	/* Who does not get done shares the epoch with others of that kind. */
 	deadline = jiffies + msecs_to_jiffies(kmmscand_epoch_ms() / max(s->unfinished, 1U));
 	if (pass->close && s->close.window_ms) {
@@ -566,9 +528,10 @@ static void kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 		if (!ret)
 			WRITE_ONCE(s->late, KMMSCAND_LATE_ROUNDS);
 	} else {
-		/* Nothing was done: the next round begins again. */
+		/* Nothing was done: the next visit begins again. */
 		pass->epoch = pass->since;
 	}
+	return ret == -EBUSY ? ret : 0;
 }
 
 static int kmmscand_cpu_online(unsigned int cpu)
@@ -618,8 +581,9 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 	unsigned int long_ms = 0, stretch;
 	int nid;
 
+	/* It may wait for memory that goes offline. */
 	if (kmmscand_nodes_changed())
-		schedule_work(&kmmscand_restart_work);
+		queue_work(system_unbound_wq, &kmmscand_restart_work);
 
 	for_each_node_mask(nid, kmmscand->nodes.top) {
 		struct kmmscand_scanner *other = kmmscand->scanner[nid];
@@ -632,29 +596,71 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 
 	hotness_next_epoch();
 	atomic_long_set(&kmmscand_unseen[hotness_epoch() % 2], 0);
-	kmmscand_cache_epoch(s->window_ms);
+	kmmscand_cache_epoch(s->close.window_ms);
 	/* What could not be allocated when memory came online */
 	if (!(s->round % HOTNESS_SWEEP_EPOCHS) &&
 	    hotness_populate(&kmmscand->nodes.slow) == -ENOMEM)
 		pr_warn_once("no memory for parts of the hotness table\n");
 }
 
+/* Visit the address space of a process, if it is ours, due, and wants it. */
+static void kmmscand_meet(struct kmmscand_scanner *s, struct task_struct *task,
+			  struct mm_struct *mm)
+{
+	struct kmmscand_mm *state;
+
+	/* What is not met is forgotten. */
+	if (!kmmscand_wants(mm)) {
+		count_tier_events(KMMSCAND_MM_OFF, 1);
+		return;
+	}
+	state = kmmscand_mm_get(mm, s->nid, kmmscand_home(task), s->round);
+	if (!state) {
+		cond_resched();
+		return;
+	}
+	if (kmmscand_visit(s, task, state) == -EBUSY) {
+		state->task = get_task_struct(task);
+		list_add_tail(&state->again, &s->again);
+	}
+	/* Nobody sleeps while a group waits to be looked at: close.c. */
+	if (!s->close.nr)
+		kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+	else if (kmmscand_close_due(&s->close))
+		kmmscand_close_look(&s->close, &s->cpu);
+	else
+		cond_resched();
+}
+
+/* Once more those whose mmap_lock was taken, at the end of the round.  They are in mms.c still. */
+static void kmmscand_try_again(struct kmmscand_scanner *s)
+{
+	struct kmmscand_mm *state, *tmp;
+
+	list_for_each_entry_safe(state, tmp, &s->again, again) {
+		list_del(&state->again);
+		if (!kthread_should_stop())
+			kmmscand_visit(s, state->task, state);
+		put_task_struct(state->task);
+		state->task = NULL;
+		if (s->close.nr && kmmscand_close_due(&s->close))
+			kmmscand_close_look(&s->close, &s->cpu);
+	}
+}
+
 static void kmmscand_round(struct kmmscand_scanner *s)
 {
 	unsigned int window_ms = kmmscand_window_now();
 	struct task_struct *task;
-	struct kmmscand_mm *state;
 	struct mm_struct *mm;
-	int nr;
+	bool met_all;
 
 	if (test_and_clear_bit(s->nid, kmmscand_cpu_came.bits))
 		kmmscand_bind(current, s->nid);
 	s->longer = s->round_ms && window_ms > s->round_ms;
 	s->round_ms = window_ms;
-	s->window_ms = window_ms;
-	/* Who has moved needs one; the others do not use it. */
-	s->close.window_ms = s->window_ms ?: target_window_ms();
-	s->close.enough = s->window_ms ? kmmscand_enough() : ULONG_MAX;
+	s->close.window_ms = window_ms;
+	s->close.enough = kmmscand_enough();
 	s->round++;
 	s->hurry = false;
 	s->unfinished = s->unfinished_now;
@@ -665,34 +671,18 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	if (s->first)
 		kmmscand_lead(s);
 
-	for (nr = 1; !kthread_should_stop(); nr++) {
-		task = kmmscand_next_task(&nr, &mm);
-		if (!nr) {
-			kmmscand_close_look(&s->close, &s->cpu);
-			kmmscand_mms_drop(s->nid, s->round);
-			break;
-		}
-		if (task) {
-			state = NULL;
-			/* What is not met is forgotten. */
-			if (kmmscand_wants(mm))
-				state = kmmscand_mm_get(mm, s->nid, kmmscand_home(task),
-							s->round);
-			else
-				count_tier_events(KMMSCAND_MM_OFF, 1);
-			if (state)
-				kmmscand_visit(s, task, state);
-			put_task_struct(task);
-			mmdrop(mm);
-		}
-		/* Nobody sleeps while a group waits to be looked at: close.c. */
-		if (!s->close.nr)
-			kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
-		else if (kmmscand_close_due(&s->close))
-			kmmscand_close_look(&s->close, &s->cpu);
-		else
-			cond_resched();
+	kmmscand_procs_begin(&s->procs);
+	while (!kthread_should_stop() && (task = kmmscand_procs_next(&s->procs, &mm))) {
+		kmmscand_meet(s, task, mm);
+		put_task_struct(task);
+		mmdrop(mm);
 	}
+	met_all = kmmscand_procs_end(&s->procs);
+	kmmscand_try_again(s);
+	kmmscand_close_look(&s->close, &s->cpu);
+	if (met_all && !kthread_should_stop())
+		kmmscand_mms_drop(s->nid, s->round);
+	kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
 }
 
 static int kmmscand_thread(void *data)
@@ -774,6 +764,7 @@ static int kmmscand_add_scanner(int nid, bool first)
 	if (s->close.marked.marks)
 		s->close.marked.max = KMMSCAND_MARKS;
 	s->nid = nid;
+	INIT_LIST_HEAD(&s->again);
 	s->first = first;
 	if (first)
 		kmmscand->first = nid;
@@ -836,6 +827,20 @@ static int kmmscand_start_threads(void)
 	return 0;
 }
 
+/* Its hint faults go on, and whoever enables us may think that there are none any more. */
+static void kmmscand_warn_numa_balancing(void)
+{
+#ifdef CONFIG_NUMA_BALANCING
+	int mode = sysctl_numa_balancing_mode;
+
+	if (mode)
+		pr_notice("NUMA balancing is on (kernel.numa_balancing = %d) and goes on to take hint faults in applications%s\n",
+			  mode, nodes_weight(kmmscand->nodes.top) > 1 ?
+			  ": without it nothing moves between fast nodes, with it promotion is done twice" :
+			  ", kmmscand does not need it: sysctl kernel.numa_balancing=0");
+#endif
+}
+
 static int kmmscand_start(void)
 {
 	int err;
@@ -866,14 +871,23 @@ static int kmmscand_start(void)
 		goto stop;
 
 	WRITE_ONCE(epoch_ms, 0);
-	tier_promoter_get();
+	err = tier_promoter_get();
+	if (err) {
+		pr_warn("no memory for the history of demotions: not enabled\n");
+		goto disable;
+	}
+	kmmscand_slow_nodes = kmmscand->nodes.slow;
 	static_branch_enable(&kmmscand_key);
 	kmmscand_cache_start(&kmmscand->nodes);
 	err = kmmscand_start_threads();
 	if (err)
 		kmmscand_stop();
+	else
+		kmmscand_warn_numa_balancing();
 	return err;
 
+disable:
+	hotness_disable();
 stop:
 	target_stop();
 free:
@@ -911,7 +925,7 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr,
 		return -EINVAL;
 
 	if (mutex_lock_interruptible(&kmmscand_mutex))
-		return -EINTR;
+		return -ERESTARTSYS;
 	if (enable)
 		err = kmmscand_start();
 	else
@@ -948,8 +962,10 @@ static ssize_t kmmscand_attr_store(struct kobject *kobj, struct kobj_attribute *
 		return -EINVAL;
 	WRITE_ONCE(*attr->value, val);
 	/* Who sleeps for the old period shall not do so to its end. */
-	WRITE_ONCE(epoch_ms, 0);
-	kmmscand_wake();
+	if (attr->value == &kmmscand_tunables.scan_period_ms) {
+		WRITE_ONCE(epoch_ms, 0);
+		kmmscand_wake();
+	}
 	return count;
 }
 
@@ -978,36 +994,6 @@ static struct kmmscand_attr promote_cpu_pct_attr = {
 	&kmmscand_tunables.promote_cpu_pct, 1, 100
 };
 
-static struct kmmscand_attr target_confirm_1in_attr = {
-	__ATTR(target_confirm_1in, 0644, kmmscand_attr_show, kmmscand_attr_store),
-	&confirm_1in, 0, 4096
-};
-
-static const char * const target_modes[] = {
-	[TARGET_MODE_AUTO]	= "auto",
-	[TARGET_MODE_VOTE]	= "vote",
-	[TARGET_MODE_NEAREST]	= "nearest",
-};
-
-static ssize_t target_mode_show(struct kobject *kobj, struct kobj_attribute *attr,
-				char *buf)
-{
-	return sysfs_emit(buf, "%s\n", target_modes[READ_ONCE(target_mode)]);
-}
-
-static ssize_t target_mode_store(struct kobject *kobj, struct kobj_attribute *attr,
-				 const char *buf, size_t count)
-{
-	int mode = sysfs_match_string(target_modes, buf);
-
-	if (mode < 0)
-		return mode;
-	WRITE_ONCE(target_mode, mode);
-	return count;
-}
-
-static struct kobj_attribute target_mode_attr = __ATTR_RW(target_mode);
-
 static struct attribute *kmmscand_attrs[] = {
 	&enabled_attr.attr,
 	&scan_period_ms_attr.attr.attr,
@@ -1016,8 +1002,6 @@ static struct attribute *kmmscand_attrs[] = {
 	&promote_rate_mbps_attr.attr.attr,
 	&promote_cpu_pct_attr.attr.attr,
 	&kmmscand_cache_attr.attr,
-	&target_mode_attr.attr,
-	&target_confirm_1in_attr.attr.attr,
 	NULL
 };
 
@@ -1032,7 +1016,8 @@ static int histogram_show(struct seq_file *m, void *unused)
 	struct hotness_histogram histogram;
 	int nid, score, err = 0;
 
-	mutex_lock(&kmmscand_mutex);
+	if (mutex_lock_interruptible(&kmmscand_mutex))
+		return -ERESTARTSYS;
 	if (!kmmscand)
 		goto out;
 	for_each_node_mask(nid, kmmscand->nodes.slow) {

@@ -70,12 +70,7 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  *		they are cleared for a window
  * @close:	it is made of close visits, see close.c
  * @looked:	epoch of the last close visit
- * @vote:	slot of the fast node that its pages should go to, see target.c
- * @vote_before: @vote of the pass before
- * @sideways:	what has been promoted to another fast node is to be brought there, too
- * @again:	likewise in the pass before, so it is known when bits were cleared
- * @wrong:	base pages that were found on another fast node, if @sideways
- * @unsure:	hot pages of which nobody knows who uses them, to take turns with
+ * @vote:	slot of the fast node that its pages should go to, see target.h
  * @held_up:	a visit ended because mmap_lock was taken
  * @started:	in jiffies
  * @apart_ms:	since the pass before began, in which all was looked at that is now
@@ -105,11 +100,6 @@ struct kmmscand_pass {
 	bool close;
 	unsigned int looked;
 	u8 vote;
-	u8 vote_before;
-	bool sideways;
-	bool again;
-	unsigned long wrong;
-	unsigned int unsure;
 	bool held_up;
 	unsigned long started;
 	unsigned int apart_ms;
@@ -125,7 +115,7 @@ struct kmmscand_pass {
 };
 
 void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes);
-void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass);
+void kmmscand_task_policy(struct kmmscand_pass *pass);
 
 /**
  * enum kmmscand_look - what a walk asks
@@ -149,6 +139,8 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 /* What is remembered of an address space, see mms.c */
 struct kmmscand_mm {
 	struct hlist_node node;
+	struct list_head again;		/* to be tried once more in this round */
+	struct task_struct *task;	/* a reference, while it is in that list */
 	struct kmmscand_pass pass;	/* and a reference to mm_count */
 	struct target_vote *vote;	/* NULL without a choice of fast nodes */
 	int home;			/* node of the scanner that visits it */
@@ -183,6 +175,7 @@ struct kmmscand_piece {
 	unsigned int marks;		/* the first of its marks, and the end of them */
 	unsigned int marks_end;
 	unsigned long huge;		/* huge pages that have been found, and are left */
+	unsigned long next;		/* where a look goes on that was held up */
 };
 
 struct kmmscand_close {

@@ -14,7 +14,6 @@
 #include <linux/tier.h>
 
 #include "bounce.h"
-#include "confirm.h"
 #include "fault.h"
 #include "frames_kunit.h"
 #include "hotness.h"
@@ -567,6 +566,27 @@ static bool changed_in(struct kpromoted_steady *steady, unsigned int epochs,
 	return changed;
 }
 
+/* A group whose pages change is excused for some epochs, and only that one. */
+static void excused_test(struct kunit *test)
+{
+	const unsigned long warm = KPROMOTED_CHANGE_MIN;
+	struct kpromoted_owner one = {}, other = {};
+	unsigned int i;
+
+	for (i = 0; i < 2 * KPROMOTED_CHANGE_EPOCHS; i++) {
+		KUNIT_EXPECT_FALSE(test, kpromoted_excused(&one, true, 60, warm));
+		KUNIT_EXPECT_FALSE(test, kpromoted_excused(&other, true, 60, warm));
+	}
+	for (i = 0; i < KPROMOTED_CHANGE_EXCUSE; i++) {
+		KUNIT_EXPECT_TRUE(test, kpromoted_excused(&one, true, 60, 5 * warm));
+		KUNIT_EXPECT_FALSE(test, kpromoted_excused(&other, true, 60, warm));
+	}
+	/* To be busy and idle in turn is an excuse once in KPROMOTED_CHANGE_REST epochs. */
+	for (i = KPROMOTED_CHANGE_EXCUSE + 1; i < KPROMOTED_CHANGE_REST; i++)
+		KUNIT_EXPECT_FALSE(test, kpromoted_excused(&one, true, 60,
+							   i % 8 ? warm : 20 * warm));
+}
+
 static void changed_test(struct kunit *test)
 {
 	const unsigned long warm = KPROMOTED_CHANGE_MIN;
@@ -1028,9 +1048,9 @@ static unsigned long regretted(struct hotness_groups *groups, int nid, unsigned 
 
 	groups->warm_score = 3;
 	groups->regret_score = score;
-	groups->regretted = 0;
+	groups->group[0].regretted = 0;
 	hotness_count(nid, &histogram, groups, NULL);
-	return groups->regretted;
+	return groups->group[0].regretted;
 }
 
 /* How many pages of score 3 are there, as far as they count? */
@@ -1067,7 +1087,7 @@ static void bounced_test(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, src);
 	KUNIT_ASSERT_NOT_NULL(test, dst);
 	KUNIT_ASSERT_EQ(test, hotness_enable(&nodes), 0);
-	tier_promoter_get();
+	KUNIT_ASSERT_EQ(test, tier_promoter_get(), 0);
 
 	visit_bounced(src, dst);
 	KUNIT_EXPECT_EQ(test, selected(slow, 2, NULL), 0);
@@ -1091,7 +1111,9 @@ static void bounced_test(struct kunit *test)
 	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "counted twice");
 	KUNIT_EXPECT_EQ(test, groups->group[0].warm, 4);
 	__tier_folio_demoted(dst, src);
-	tier_demoted_forget(slow);
+	groups->group[0].excused = true;
+	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "excused");
+	groups->group[0].excused = false;
 	KUNIT_EXPECT_EQ_MSG(test, regretted(groups, slow, 3), 0, "forgotten");
 
 	/* Of this group more is demanded than of others. */
@@ -1257,149 +1279,63 @@ static void groups_test(struct kunit *test)
 #endif
 }
 
-/* What several touches make of a byte */
-static u8 merge_times(u8 known, u8 aim, u8 was, unsigned int times)
-{
-	while (times--)
-		known = target_merge(known, aim, was, false);
-	return known;
-}
-
 static void merge_test(struct kunit *test)
 {
-	const u8 a = 1, b = 2, any = TARGET_ANY, wait = TARGET_WAIT, strict = TARGET_STRICT;
+	const u8 a = 1, b = 2, any = TARGET_ANY, strict = TARGET_STRICT;
 	u8 known;
+	int i;
 
-	/* One user */
-	KUNIT_EXPECT_EQ(test, target_merge(0, a, 0, false), a);
-	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(0, a, a, 9)), a);
-	/* It moves. */
-	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(a, b, a, false)), b);
-	/* It has learned better since, it is bound no more, it goes on waiting. */
-	KUNIT_EXPECT_EQ(test, target_merge(a, b, TARGET_SOLE, false), b);
-	KUNIT_EXPECT_EQ(test, target_merge(a | TARGET_DOUBT, b, TARGET_SOLE, false), b);
-	KUNIT_EXPECT_EQ(test, target_merge(a | strict, b, TARGET_SOLE, false), b);
-	KUNIT_EXPECT_EQ(test, target_merge(b, wait, TARGET_SOLE, false), b);
-	KUNIT_EXPECT_FALSE(test, target_stays(merge_times(0, wait, TARGET_SOLE, 4)));
-	KUNIT_EXPECT_TRUE(test, target_stays(merge_times(0, wait, TARGET_SOLE, 3)));
+	/* One user, who may change its mind, or be bound no more */
+	KUNIT_EXPECT_EQ(test, target_wanted(0), any);
+	KUNIT_EXPECT_EQ(test, target_merge(0, a, false, false), a);
+	KUNIT_EXPECT_EQ(test, target_merge(0, a | strict, true, false), a | strict);
+	KUNIT_EXPECT_EQ(test, target_merge(a, b, false, false), b);
+	KUNIT_EXPECT_EQ(test, target_merge(a | TARGET_DOUBT, b, false, false), b);
+	KUNIT_EXPECT_EQ(test, target_merge(a | strict, a, false, false), a);
 	/* Two users */
-	known = target_merge(a, b, b, false);
+	known = target_merge(a, b, true, false);
 	KUNIT_EXPECT_EQ(test, target_wanted(known), any);
-	KUNIT_EXPECT_FALSE(test, target_stays(known));
-	known = target_merge(known, a, a, false);
+	known = target_merge(known, a, true, false);
 	KUNIT_EXPECT_EQ(test, target_wanted(known), any);
 	/* One of them goes away.  That the other finds the page twice in a look says nothing. */
-	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(known, a, a, true)), any);
-	KUNIT_EXPECT_EQ(test, target_merge(known, a, a, true), known);
-	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(known, a, a, 2)), any);
-	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(known, a, a, 3)), a);
+	KUNIT_EXPECT_EQ(test, target_merge(known, a, true, true), known);
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_EQ(test, target_wanted(known), any);
+		known = target_merge(known, a, true, false);
+	}
+	KUNIT_EXPECT_EQ(test, target_wanted(known), a);
+	KUNIT_EXPECT_EQ(test, target_merge(known, a, true, false), a);
 
-	/* Who is bound decides. */
-	KUNIT_EXPECT_EQ(test, target_merge(a | strict, b, b, false), a | strict);
-	KUNIT_EXPECT_EQ(test, target_merge(a | strict, any, any, false), a | strict);
-	KUNIT_EXPECT_EQ(test, target_merge(a, b | strict, 0, false), b | strict);
-	/* Two that are bound to different nodes: the page may go nowhere. */
-	known = target_merge(a | strict, b | strict, b | strict, false);
-	KUNIT_EXPECT_TRUE(test, target_stays(known));
-	/* The policy has changed. */
-	known = target_merge(a | strict, b | strict, a | strict, false);
-	KUNIT_EXPECT_FALSE(test, target_stays(known));
-	KUNIT_EXPECT_EQ(test, target_wanted(known), b);
-
-	/* The page waits for some touches, or until it is known who uses it. */
-	known = target_merge(0, wait, any, false);
-	KUNIT_EXPECT_TRUE(test, target_stays(known));
-	KUNIT_EXPECT_TRUE(test, target_stays(merge_times(known, wait, any, 2)));
-	KUNIT_EXPECT_FALSE(test, target_stays(merge_times(known, wait, any, 3)));
-	KUNIT_EXPECT_FALSE(test, target_stays(merge_times(known, wait, any, 30)));
-	KUNIT_EXPECT_EQ(test, target_wanted(merge_times(known, wait, any, 3)), any);
-	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(known, b, any, false)), b);
-	/* What is known of the page is not forgotten for it. */
-	KUNIT_EXPECT_EQ(test, target_merge(b, wait, any, false), b);
-	KUNIT_EXPECT_TRUE(test, target_stays(target_merge(any, wait, any, false)));
+	/* Who is bound does not decide for others, */
+	KUNIT_EXPECT_EQ(test, target_merge(a | strict, a, true, false), a);
+	KUNIT_EXPECT_EQ(test, target_merge(a, a | strict, true, false), a);
+	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(a | strict, b, true, false)), any);
+	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(a | strict, any, true, false)), any);
+	KUNIT_EXPECT_EQ(test, target_wanted(target_merge(any, a | strict, true, false)), any);
+	/* ... but all that agree do. */
+	KUNIT_EXPECT_EQ(test, target_merge(a | strict, a | strict, true, false), a | strict);
+	/* Two that are bound to different nodes: the nearest one, if it is allowed. */
+	known = target_merge(a | strict, b | strict, true, false);
+	KUNIT_EXPECT_EQ(test, target_wanted(known), any);
 }
 
 static void vote_test(struct kunit *test)
 {
 	u32 votes[TARGET_SLOTS + 1] = {};
-	struct target_place place = {};
 
-	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), TARGET_ANY);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), TARGET_ANY);
 	votes[2] = 60;
-	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), 2);
-	KUNIT_EXPECT_EQ(test, target_winner(votes, 61), TARGET_ANY);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 2);
 	votes[1] = 40;
-	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), 2);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 2);
 	votes[1] = 41;
-	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), TARGET_ANY);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), TARGET_ANY);
 	/* Not even the sum overflows. */
 	votes[1] = U32_MAX;
 	votes[2] = U32_MAX / 4;
-	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), 1);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 1);
 	votes[2] = U32_MAX;
-	KUNIT_EXPECT_EQ(test, target_winner(votes, 1), TARGET_ANY);
-
-	/* The first clear vote is no move. */
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, TARGET_ANY));
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, 1));
-	KUNIT_EXPECT_EQ(test, place.home, 1);
-	/* To and fro, and undecided */
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, 2));
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, 1));
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, 2));
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, TARGET_ANY));
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, 2));
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, 3));
-	KUNIT_EXPECT_EQ(test, place.home, 1);
-	KUNIT_EXPECT_TRUE(test, target_settle(&place, 3));
-	KUNIT_EXPECT_EQ(test, place.home, 3);
-	KUNIT_EXPECT_FALSE(test, target_settle(&place, 3));
-}
-
-static void confirm_test(struct kunit *test)
-{
-	u32 known = confirm_merge(0, 7, 1, 0);
-	int i;
-
-	KUNIT_EXPECT_EQ(test, confirm_slot(0, 0, 0), 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 1);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8, 0), 0);
-	/* Used from two nodes alike */
-	known = confirm_merge(known, 7, 2, 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), TARGET_ANY);
-	known = confirm_merge(known, 7, 2, 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 2);
-	/* Votes do not overflow. */
-	for (i = 0; i < 20; i++)
-		known = confirm_merge(known, 7, 2, 0);
-	KUNIT_EXPECT_EQ(test, known >> CONFIRM_TAG_SHIFT, 7);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 2);
-	/* Another region in the same place has to ask more often. */
-	for (i = 0; i < 6; i++)
-		known = confirm_merge(known, 8, 1, 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 2);
-	known = confirm_merge(known, 8, 1, 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 0), 0);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 8, 0), 1);
-}
-
-/* An answer is believed for a while, also when the stamp wraps. */
-static void confirm_expire_test(struct kunit *test)
-{
-	u32 known = 0;
-	int i;
-
-	for (i = 0; i < 20; i++)
-		known = confirm_merge(known, 7, 1, 250);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, 250), 1);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(249 + CONFIRM_FRESH)), 1);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(250 + CONFIRM_FRESH)), 0);
-	/* Who says the same again, says it now. */
-	known = confirm_merge(known, 7, 1, 255);
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(250 + CONFIRM_FRESH)), 1);
-	/* Who says otherwise need not count against what is old. */
-	known = confirm_merge(known, 7, 2, (u8)(255 + CONFIRM_FRESH));
-	KUNIT_EXPECT_EQ(test, confirm_slot(known, 7, (u8)(255 + CONFIRM_FRESH)), 2);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), TARGET_ANY);
 }
 
 static struct kunit_case kmmscand_test_cases[] = {
@@ -1422,6 +1358,7 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(regrets_limits_test),
 	KUNIT_CASE(burst_test),
 	KUNIT_CASE(changed_test),
+	KUNIT_CASE(excused_test),
 	KUNIT_CASE(exchange_test),
 	KUNIT_CASE(forgive_test),
 	KUNIT_CASE(turn_test),
@@ -1437,8 +1374,6 @@ static struct kunit_case kmmscand_test_cases[] = {
 	KUNIT_CASE(groups_test),
 	KUNIT_CASE(merge_test),
 	KUNIT_CASE(vote_test),
-	KUNIT_CASE(confirm_test),
-	KUNIT_CASE(confirm_expire_test),
 	{}
 };
 

@@ -26,8 +26,8 @@
  * are short, or pages that are warm by chance are exchanged for others.  After a long time
  * without strain, what is on the fast node may be so cold that longer ones are tried.
  *
- * When much more is warm than lately, other pages are hot than before: what was demoted
- * until then was demoted rightly, and as much as possible is exchanged at once.
+ * When much more is warm than lately, other pages are hot than before, and as much as possible
+ * is exchanged at once.  What was demoted of the groups whose pages these are was demoted rightly.
  *
  * What was promoted and demoted lately needs two points more, so that equally hot pages do not
  * take turns; some may come back without, as it may have been demoted by mistake.
@@ -37,9 +37,7 @@
  * which most was promoted: somebody else's pages may be worth it.  Migrations that fail make
  * the budget smaller (backoff).
  *
- * Memory control groups can have a share of what is promoted, a limit, or nothing (share.c).
- * With shares, windows are a quarter of the period, half as long without room: in short
- * ones only the hottest are found, whoever owns them, and others could not claim what is theirs.
+ * Memory control groups can have a limit, or nothing of theirs is promoted (limit.c).
  *
  * Which fast node each page goes to is known from the table (target.c).  If that one has no
  * room, the next one that has some is taken, and only if none has any, room is made by
@@ -52,13 +50,13 @@
 #include <linux/freezer.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/sched/cputime.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
-#include <linux/string.h>
 #include <linux/swap.h>
 #include <linux/tier.h>
 #include <linux/vmstat.h>
@@ -68,7 +66,6 @@
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
-#include "sideways.h"
 #include "target.h"
 #include "policy.h"
 
@@ -111,7 +108,7 @@ struct kpromoted {
 	struct kpromoted_steady steady;
 	unsigned long regretted;	/* base pages since the beginning */
 	struct kpromoted_backoff backoff;
-	struct kpromoted_shares shares;
+	struct kpromoted_limits limits;
 	unsigned long exchange;		/* see kpromoted_exchange_update() */
 	unsigned long forgive;		/* see kpromoted_forgive() */
 	unsigned int window_ms;		/* that the scanners should use */
@@ -165,20 +162,15 @@ unsigned int kpromoted_window_ms(const nodemask_t *slow)
  * @slow: slow nodes
  *
  * Context: any.
- * Return: base pages, from what could be afforded last; 0 if that is not known.  ULONG_MAX if
- * there are weights: then it is not only the hottest that have to be found.
+ * Return: base pages, from what could be afforded last; 0 if that is not known.
  */
 unsigned long kpromoted_affords(const nodemask_t *slow)
 {
-	unsigned long budget, pages = 0;
+	unsigned long pages = 0;
 	int nid;
 
-	for_each_node_mask(nid, *slow) {
-		budget = READ_ONCE(budgets[nid]);
-		if (budget == ULONG_MAX)
-			return ULONG_MAX;
-		pages += budget;
-	}
+	for_each_node_mask(nid, *slow)
+		pages += READ_ONCE(budgets[nid]);
 	return pages;
 }
 
@@ -241,12 +233,16 @@ static unsigned long kpromoted_rate(struct kpromoted *p, int target, unsigned lo
 {
 	/* Per second */
 	long limit = (long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) << (20 - PAGE_SHIFT);
-	unsigned long now = jiffies;
+	unsigned long now = jiffies, earned;
 
 	/* What was not used is kept for one second. */
-	p->tokens += mult_frac(limit, min(now - p->refilled, (unsigned long)HZ), HZ);
-	p->tokens = min(p->tokens, limit);
-	p->refilled = now;
+	if (now - p->refilled > HZ)
+		p->refilled = now - HZ;
+	earned = mult_frac(limit, now - p->refilled, HZ);
+	/* What is no whole page yet is earned the next time. */
+	if (earned)
+		p->refilled += mult_frac((unsigned long)HZ, earned, limit);
+	p->tokens = min_t(long, p->tokens + earned, limit);
 	if (tier_fault(RATE))
 		return nr;
 	/* A large folio may have left a debt. */
@@ -354,8 +350,11 @@ static u32 kpromoted_closed(struct kpromoted *p)
 	if (!target_matters())
 		return 0;
 	for_each_node_mask(nid, p->nodes.top) {
-		if (p->room[nid].left <= 0 || p->room[nid].full)
-			closed |= BIT(target_slot(nid));
+		unsigned int slot = target_slot(nid);
+
+		/* With more nodes than slots, this may be another one's. */
+		if ((p->room[nid].left <= 0 || p->room[nid].full) && target_node(slot) == nid)
+			closed |= BIT(slot);
 	}
 	return closed;
 }
@@ -411,7 +410,7 @@ static unsigned long kpromoted_budget(struct kpromoted *p, int target, unsigned 
 struct kpromoted_work {
 	int target;
 	u8 since;			/* what was touched; see hotness_count() */
-	struct hotness_filter *filter;	/* if groups have a say; see share.c */
+	struct kpromoted_limits *limits;	/* if groups have a say */
 	unsigned long left;		/* base pages to be promoted */
 	unsigned long moved;
 	unsigned long exchanged;	/* of these, more than was free; not with one target */
@@ -442,14 +441,14 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 
 		start = task_sched_runtime(current);
 		end = done + tier_promote(p->ranges + done, nr - done, &stats);
-		/* Groups with a limit are measured by their lists: not in per-CPU batches. */
-		if (work->filter)
-			lru_add_drain();
 		if (end > done || stats.moved)
 			tries = 0;
 		work->moved += stats.moved;
-		tried = stats.moved + stats.isolate + stats.busy + stats.nomem + stats.skipped;
-		kpromoted_backoff_count(&p->backoff, stats.moved, tried - stats.moved);
+		tried = stats.moved + stats.isolate + stats.busy + stats.nomem + stats.skipped +
+			stats.refused;
+		/* What has been freed meanwhile, or may not move, is no reason to do less. */
+		kpromoted_backoff_count(&p->backoff, stats.moved,
+					stats.isolate + stats.busy + stats.nomem);
 		/* An average over some batches; of a few pages the overhead is too large. */
 		if (tried >= KPROMOTED_FEW) {
 			cost = div64_u64(task_sched_runtime(current) - start, tried);
@@ -510,8 +509,10 @@ static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool re
 	int i;
 
 	demoted = tier_moved_pages(p->nid, p->promoted);
-	p->regretted += p->groups.regretted;
-	p->groups.regretted = 0;
+	for (i = 0; i < TIER_GROUPS; i++) {
+		p->regretted += p->groups.group[i].regretted;
+		p->groups.group[i].regretted = 0;
+	}
 	regret = kpromoted_regrets_update(&p->regrets, demoted, p->regretted);
 	regret = kpromoted_regret_left(regret, p->exchange);
 	kpromoted_owners_update(p->owner, p->groups.group, p->promoted, TIER_GROUPS, regret,
@@ -568,7 +569,7 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 		p->patience = 0;
 	p->forgive = kpromoted_forgive(p->forgive, p->exchanging, troubled || p->strained);
 	/* What is exchanged has to be hotter. */
-	if (regret != KPROMOTED_REGRETS_FEW && !kpromoted_shares_by_weight(&p->shares))
+	if (regret != KPROMOTED_REGRETS_FEW)
 		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
 							      kpromoted_longest()));
 }
@@ -634,14 +635,13 @@ static void kpromoted_move_groups(struct kpromoted *p, unsigned int nr,
 
 /*
  * Promote @left pages that reach the threshold, as long as there are any and all is well.
- * So many have been counted; there is no use in walking the table for more.  Returns true if
- * the table has been walked to its end nevertheless.
+ * So many have been counted; there is no use in walking the table for more.
  */
-static bool kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
+static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 			   unsigned int threshold, unsigned long left)
 {
 	struct hotness_cursor cursor = {
-		.since = work->since, .groups = &p->groups, .filter = work->filter,
+		.since = work->since, .groups = &p->groups, .limits = work->limits,
 		.forgive = &p->forgive,
 	};
 	unsigned long pages, batch;
@@ -652,17 +652,18 @@ static bool kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 		batch = kpromoted_rate(p, work->target, min(left, KPROMOTED_BATCH));
 		if (!batch) {
 			if (kpromoted_over(work))
-				return false;
+				return;
 			kmmscand_sleep(&p->cpu, KPROMOTED_RATE_MSECS);
 			continue;
 		}
-		if (work->filter)
-			kpromoted_shares_batch(&p->shares);
+		/* What limits are compared with must not be too old. */
+		if (work->limits)
+			mem_cgroup_flush_stats_ratelimited(NULL);
 		cursor.closed = kpromoted_closed(p);
 		nr = hotness_select(p->nid, threshold, &cursor, p->ranges, KPROMOTED_RANGES,
 				    batch);
 		if (!nr)
-			return true;
+			return;
 		nr = kpromoted_group(p, nr, work->target);
 		/* What has no target does not use up what others may need. */
 		for (i = 0, pages = 0; i < nr; i++)
@@ -672,25 +673,28 @@ static bool kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 		kpromoted_move_groups(p, nr, work);
 		if (kpromoted_over(work)) {
 			work->left = 0;
-			return false;
+			return;
 		}
 	}
-	return false;
 }
 
-/* The same, but each group gets its share of what can be afforded. */
-static void kpromoted_share_out(struct kpromoted *p, struct kpromoted_work *work,
-				unsigned int least)
+/*
+ * Are other pages hot than before?  What was demoted of a group before may well be hot now, and
+ * that says nothing about demotions of others.
+ */
+static bool kpromoted_see_changes(struct kpromoted *p, unsigned long warm)
 {
-	unsigned long nr;
+	int i;
 
-	while (work->left && !work->full && !kpromoted_over(work) && !kthread_should_stop()) {
-		nr = kpromoted_shares_grant(&p->shares, least, work->left);
-		if (!nr)
-			return;
-		if (kpromoted_work(p, work, least, nr))
-			kpromoted_shares_walked(&p->shares);
+	for (i = 0; i < TIER_GROUPS; i++) {
+		struct hotness_group *group = &p->groups.group[i];
+
+		group->excused = kpromoted_excused(&p->owner[i], p->exchanging, p->window_ms,
+						   warm ? group->warm : 0);
+		if (group->excused)
+			group->regretted = 0;
 	}
+	return kpromoted_changed(&p->steady, p->exchanging, p->window_ms, warm);
 }
 
 /* Is there anything in the table that has not been seen when it was counted last? */
@@ -730,7 +734,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	p->patience = kpromoted_patience(p->patience, p->exchanging);
 	/* To walk over the table for nothing costs more than all else here. */
 	if (!kpromoted_news(p)) {
-		kpromoted_changed(&p->steady, p->exchanging, p->window_ms, 0);
+		kpromoted_see_changes(p, 0);
 		kpromoted_adapt(p, &work, room, 0);
 		return;
 	}
@@ -741,11 +745,9 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	/* What is bound to a full node shall not raise the threshold for others. */
 	kpromoted_room(p, work.target);
 	p->groups.closed = kpromoted_closed(p);
-	work.filter = kpromoted_shares_begin(&p->shares);
-	if (!hotness_count(p->nid, &histogram, &p->groups, work.filter))
+	work.limits = kpromoted_limits_begin(&p->limits, &p->nodes.top);
+	if (!hotness_count(p->nid, &histogram, &p->groups, work.limits))
 		return;
-	if (work.filter)
-		kpromoted_shares_counted(&p->shares, &histogram);
 	p->recounts -= !!p->recounts;
 
 	for (i = 0; i < TIER_GROUPS; i++) {
@@ -760,40 +762,25 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	for (i = 0; i < TIER_GROUPS; i++)
 		p->groups.group[i].warm = kpromoted_whole(p->groups.group[i].warm, found, missing);
 	warm = kpromoted_whole(warm, found, missing);
-	/*
-	 * What was demoted before the change may well be hot now.  And it is not for once that
-	 * so much is, so it need not be tried with little first.
-	 */
-	if (kpromoted_changed(&p->steady, p->exchanging, p->window_ms, warm)) {
+	/* It is not for once that so much is hot, so it need not be tried with little first. */
+	if (kpromoted_see_changes(p, warm))
 		p->exchange = kpromoted_exchange_most(work.target);
-		tier_demoted_forget(p->nid);
-		p->groups.regretted = 0;
-		p->regrets.demoted = 0;
-		p->regrets.regretted = 0;
-	}
 	least += p->pressure.score;
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
 		over += histogram.pages[i];
 	budget = kpromoted_budget(p, work.target, period_ms);
-	WRITE_ONCE(budgets[p->nid],
-		   kpromoted_shares_by_weight(&p->shares) ? ULONG_MAX : budget);
+	WRITE_ONCE(budgets[p->nid], budget);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
 	/* What even the group has to reach of which the least is demanded */
 	points = warm ? p->groups.min_score + points : 0;
-	/* By weight a group may get pages that are colder than those that others wait with. */
-	WRITE_ONCE(thresholds[p->nid],
-		   max(kpromoted_shares_by_weight(&p->shares) ? least : threshold, points));
+	WRITE_ONCE(thresholds[p->nid], max(threshold, points));
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
 	wanted = kpromoted_whole(wanted, found, missing);
 	/*
-	 * By weight, pages have to be found although there are hotter ones of others.
-	 * Else only what the scanners have found since says something about the window.
+	 * Only what the scanners have found since says something about the window.
 	 * Under pressure too little is wanted rather than found.
 	 */
-	if (kpromoted_shares_by_weight(&p->shares))
-		kpromoted_ask_window(p, min(kpromoted_most(p),
-					    kpromoted_window_longest(kpromoted_longest())));
-	else if (scanned && (wanted > budget || !p->strained))
+	if (scanned && (wanted > budget || !p->strained))
 		kpromoted_ask_window(p, kpromoted_window(kpromoted_window_ms(&p->nodes.slow),
 							 kpromoted_longest(),
 							 kpromoted_most(p), kmmscand_late(),
@@ -803,59 +790,14 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 
 	work.since = histogram.since;
 	work.left = budget;
-	if (kpromoted_shares_by_weight(&p->shares)) {
-		kpromoted_share_out(p, &work, least);
-	} else {
-		kpromoted_work(p, &work, threshold, hot);
-		/* What is left of the budget does for some pages of the next score. */
-		if (threshold > least)
-			kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
-	}
+	kpromoted_work(p, &work, threshold, hot);
+	/* What is left of the budget does for some pages of the next score. */
+	if (threshold > least)
+		kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
 	p->rest = over > work.moved;
 	kpromoted_adapt(p, &work, room, warm);
 	trace_kpromoted_epoch(p->nid, work.target, threshold, hot, budget, work.moved,
 			      p->pressure.score, p->backoff.shift, p->window_ms);
-}
-
-/*
- * Bring over what has been left on another fast node.  Without room, as many pages in an
- * epoch as are exchanged in promotion.  What cannot be moved now is
- * dropped, and found again only if another pass follows.
- */
-static void kpromoted_sideways(struct kpromoted *p)
-{
-	struct kpromoted_work work = { .begun = jiffies };
-	struct tier_promote_stats stats;
-	unsigned long pages, exchanged = 0;
-	unsigned int nr, i;
-	int target;
-
-	while (!kthread_should_stop() && !kpromoted_over(&work)) {
-		/* The limit is that of promotion, and shared with NUMA balancing. */
-		target = sideways_target();
-		if (target == NUMA_NO_NODE)
-			return;
-		pages = kpromoted_rate(p, target, KPROMOTED_BATCH);
-		if (!pages)
-			return;
-		nr = sideways_take(p->ranges, KPROMOTED_RANGES, pages);
-		if (!nr)
-			return;
-		/* Another promoter may have taken what was first. */
-		target = p->ranges[0].nid;
-		for (i = 0, pages = 0; i < nr; i++)
-			pages += p->ranges[i].nr;
-		if (!kpromoted_has_room(target)) {
-			if (!numa_demotion_enabled || exchanged >= p->exchange)
-				continue;
-			exchanged += pages;
-		}
-		kpromoted_charge(p, target, pages);
-		memset(&stats, 0, sizeof(stats));
-		tier_promote(p->ranges, nr, &stats);
-		count_tier_events(KMMSCAND_SIDEWAYS, stats.sideways);
-		kmmscand_cpu_pay(&p->cpu, READ_ONCE(kmmscand_tunables.promote_cpu_pct));
-	}
 }
 
 static int kpromoted_thread(void *data)
@@ -876,9 +818,6 @@ static int kpromoted_thread(void *data)
 		unsigned long start = jiffies, period, spent;
 
 		kpromoted_epoch(p, period_ms);
-		kpromoted_shares_end(&p->shares);
-		if (target_matters())
-			kpromoted_sideways(p);
 		kmmscand_cpu_pay(&p->cpu, READ_ONCE(kmmscand_tunables.promote_cpu_pct));
 
 		period = msecs_to_jiffies(period_ms);
@@ -888,8 +827,6 @@ static int kpromoted_thread(void *data)
 			kmmscand_wait_round(&p->cpu, p->round,
 					    jiffies_to_msecs(2 * period - spent));
 	}
-	/* The second time nothing is kept for another epoch. */
-	kpromoted_shares_end(&p->shares);
 	WRITE_ONCE(thresholds[p->nid], 0);
 	WRITE_ONCE(windows[p->nid], 0);
 	WRITE_ONCE(budgets[p->nid], 0);
@@ -912,7 +849,6 @@ struct kpromoted *kpromoted_start(int nid, const struct kmmscand_nodes *nodes)
 		return ERR_PTR(-ENOMEM);
 	p->nid = nid;
 	p->nodes = *nodes;
-	kpromoted_shares_init(&p->shares, &p->nodes.top);
 	p->page_ns = KPROMOTED_PAGE_NS;
 	p->exchange = KPROMOTED_BATCH;
 	/* First what is hottest */

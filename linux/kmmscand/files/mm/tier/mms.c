@@ -28,7 +28,6 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "confirm.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "target.h"
@@ -116,8 +115,6 @@ struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 		state = kzalloc(sizeof(*state), GFP_KERNEL | __GFP_NOWARN);
 		if (state) {
 			mmgrab(mm);
-			if (target_matters())
-				confirm_forget(mm);
 			state->pass.mm = mm;
 			state->home = nid;
 			state->round = round;

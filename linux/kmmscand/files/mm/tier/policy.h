@@ -378,6 +378,8 @@ struct kpromoted_steady {
  * A longer window finds more of the same, so for some time after it nothing is a change.
  * Programs that are busy and idle in turn look as if they changed each time.  So it is told
  * seldom: about as often as demotions are forgotten anyway (bounce.c).
+ *
+ * Return: true once for each change.
  */
 static inline bool kpromoted_changed(struct kpromoted_steady *steady, bool exchanging,
 				     unsigned int window_ms, unsigned long warm)
@@ -568,9 +570,32 @@ static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure
  */
 struct kpromoted_owner {
 	struct kpromoted_pressure pressure;
+	struct kpromoted_steady steady;
+	unsigned int excused;		/* epochs in which nothing is regretted */
 	unsigned long promoted_seen;	/* counter as of the last epoch */
 	unsigned long promoted;		/* average over the last epochs */
 };
+
+/* Epochs after a change, in which is found what is hot by then */
+#define KPROMOTED_CHANGE_EXCUSE	8U
+
+/**
+ * kpromoted_excused - may the demotion of a group's pages not be regretted?
+ * @owner:	updated
+ * @exchanging: as in kpromoted_patience()
+ * @window_ms:  in which pages were found
+ * @warm:	base pages of the group that were
+ *
+ * Return: true for some epochs after a change.
+ */
+static inline bool kpromoted_excused(struct kpromoted_owner *owner, bool exchanging,
+				     unsigned int window_ms, unsigned long warm)
+{
+	owner->excused -= !!owner->excused;
+	if (kpromoted_changed(&owner->steady, exchanging, window_ms, warm))
+		owner->excused = KPROMOTED_CHANGE_EXCUSE;
+	return owner->excused;
+}
 
 /**
  * kpromoted_owners_update - learn from an epoch

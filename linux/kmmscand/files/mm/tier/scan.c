@@ -11,20 +11,21 @@
  *
  * Holding locks: an address space is scanned in slices of KMMSCAND_SLICE page
  * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them), or of
- * KMMSCAND_SLICE_NS, whichever is over first.  mmap_lock is
- * taken for reading, by trylock only, for one slice.  Between slices only mm_count
- * is held.  A process that exits during a slice leaves exit_mmap() to a kworker, by
- * mmput_async(): its memory is freed a little later than waitpid() returns.  A pass
- * that takes too long, or finds mmap_lock taken again and again, is left and goes on
- * in the next round where it was.
+ * KMMSCAND_SLICE_NS, or until somebody waits for mmap_lock, whichever is first; but of
+ * one page table at least.  mmap_lock is taken for reading, by trylock only, for one
+ * slice.  A scanner never waits for it: a pass that finds it taken is left, is tried once
+ * more at the end of the round, and goes on in the next round where it was.
+ *
+ * mm_users is never taken, only mm_count.  exit_mmap() unmaps with mmap_lock held for
+ * reading, as we walk, and needs it for writing before it frees page tables.  So a process
+ * that exits during a slice waits for the end of that at most, and frees its memory itself.
  *
  * No huge mapping is ever split here: the walker has a pmd_entry and no pte_entry
  * (walk_pmd_range() splits only for the latter), and what could be mapped by PUDs
  * (DAX, PFN maps), which walk_pud_range() would split, is left out by test_walk.
  *
  * Accessed bits are a shared resource:
- *  - Those of top-tier pages are not touched at all, but for some passes after the process
- *    has moved to another node (sideways.c).
+ *  - Those of top-tier pages are not touched at all.
  *  - When the bit of a slow page is cleared, reclaim is told instead: PG_young is set
  *    (folio_referenced() counts it), and with MGLRU the folio moves to the youngest
  *    generation, as MGLRU's own walks do, which look at page tables and not at
@@ -91,35 +92,29 @@
 #include <linux/sched/task.h>
 #include <linux/swap.h>
 #include <linux/tier.h>
+#include <linux/tier_policy.h>
 
 #include <asm/tlbflush.h>
 
 #include "../internal.h"
 #include "control.h"
-#include "confirm.h"
 #include "events.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
 #include "policy.h"
-#include "sideways.h"
 #include "target.h"
 
 /* Page tables (or VMAs without any) per hold of mmap_lock */
 #define KMMSCAND_SLICE		64
 /* And how long, but for one page table */
-#define KMMSCAND_SLICE_NS	(4 * NSEC_PER_MSEC)
+#define KMMSCAND_SLICE_NS	NSEC_PER_MSEC
 /* What a page table costs if each entry may be asked of a secondary MMU */
 #define KMMSCAND_NOTIFY_COST	8
 /* What one costs that is skipped */
 #define KMMSCAND_SKIPS		16
 /* Empty upper-level entries and gaps between VMAs per hold */
 #define KMMSCAND_SLICE_HOLES	16384
-/* How often in a row to try a contended mmap_lock, and the pause between */
-#define KMMSCAND_LOCK_TRIES	4
-#define KMMSCAND_LOCK_MSECS	10
-/* Neighbours that have to be there to tell where pages should go */
-#define KMMSCAND_SPATIAL_LEAST	8
 /* A page table that the processor has not walked is read in one turn of so many */
 #define KMMSCAND_FULL_PASSES	64
 
@@ -154,16 +149,11 @@ struct kmmscand_walk {
 
 	bool cleared;			/* Accessed bits, so flush the TLB */
 
-	/* Where pages of this VMA should go, and of this page table; see target.h */
-	u8 vma_aim;
-	u8 vma_was;
-	u8 aim;
-	u8 was;
-	bool ask;			/* hot pages who uses them */
-	bool asked;			/* one of them */
-	int sideways;			/* node to bring them to, or NUMA_NO_NODE */
+	u8 aim;				/* where pages of this VMA should go, see target.h */
+	bool by_index;			/* the policy of this VMA depends on the address */
 
 	/* Slice */
+	bool walked;			/* a page table */
 	unsigned int budget;
 	u64 until;			/* local_clock() */
 	unsigned int skips;
@@ -171,7 +161,8 @@ struct kmmscand_walk {
 
 	unsigned long again;		/* entries looked at in a burst; no part of the pass */
 	unsigned int warm;		/* score that may be promoted at all */
-	unsigned int hot[MAX_NUMNODES];	/* ... and that is, by slow node */
+	int hot_nid;			/* last slow node that mattered */
+	unsigned int hot;		/* score that is promoted from there */
 };
 
 /*
@@ -299,6 +290,16 @@ static void kmmscand_start_table(struct kmmscand_walk *w)
 	w->youngest.nid = NUMA_NO_NODE;
 }
 
+/* Is a score of a page on a slow node high enough to be promoted? */
+static __always_inline bool kmmscand_is_hot(struct kmmscand_walk *w, int nid, unsigned int score)
+{
+	if (w->hot_nid != nid) {
+		w->hot_nid = nid;
+		w->hot = kpromoted_threshold(nid);
+	}
+	return score >= w->hot;
+}
+
 /*
  * A slow folio was found accessed.  Called under the page-table lock, so the
  * mapping keeps the folio alive, and under RCU.  True if it may be promoted soon.
@@ -320,44 +321,15 @@ static __always_inline bool kmmscand_accessed(struct kmmscand_walk *w, struct fo
 		return false;
 	if (target_matters())
 		hotness_aim(pfn, w->epoch, w->look != KMMSCAND_FIRST, w->aim,
-			    folio_likely_mapped_shared(folio) ? w->was : TARGET_SOLE);
+			    folio_likely_mapped_shared(folio));
 	score = hotness_look_touch(&w->table, pfn);
 	/* A page is counted once in a pass. */
 	if (!score || w->look == KMMSCAND_FIRST)
 		return false;
 	pass->touched++;
 	pass->warm += score >= w->warm;
-	pass->hot += score >= w->hot[folio_nid(folio)];
+	pass->hot += kmmscand_is_hot(w, folio_nid(folio), score);
 	return score >= w->warm;
-}
-
-/*
- * A page that has been accessed is on a fast node.  If it should be on another one, note it
- * if it is known when its bit was cleared.  Returns true if the bit is to be cleared now.
- */
-static bool kmmscand_fast(struct kmmscand_walk *w, struct folio *folio)
-{
-	struct kmmscand_pass *pass = w->pass;
-	int nid;
-
-	if (!folio || folio_is_zone_device(folio))
-		return false;
-	nid = folio_nid(folio);
-	if (nid == w->sideways || !node_isset(nid, pass->nodes->top) ||
-	    (folio_likely_mapped_shared(folio) && !tier_fault(SHARED)) ||
-	    !kmmscand_may_move(folio))
-		return false;
-	if (w->look == KMMSCAND_SECOND || (w->look == KMMSCAND_SINCE && pass->again))
-		pass->wrong += sideways_add(folio_pfn(folio), folio_nr_pages(folio),
-					    w->sideways);
-	return kmmscand_begins(w->look);
-}
-
-/* The bit of a page on a fast node was cleared. */
-static void kmmscand_fast_cleared(struct kmmscand_walk *w, struct folio *folio)
-{
-	w->cleared = true;
-	kmmscand_hand_back(w, folio);
 }
 
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
@@ -376,7 +348,7 @@ static void kmmscand_retract(struct kmmscand_walk *w, struct folio *folio)
 	/* Somebody else may have recorded it, or the threshold was another one. */
 	pass->touched -= !!pass->touched;
 	pass->warm -= pass->warm && score >= w->warm;
-	pass->hot -= pass->hot && score >= w->hot[folio_nid(folio)];
+	pass->hot -= pass->hot && kmmscand_is_hot(w, folio_nid(folio), score);
 }
 #endif
 
@@ -399,17 +371,8 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 
 	/* NULL for the huge zero folio */
 	folio = vm_normal_folio_pmd(vma, addr, pmd);
-	if (!kmmscand_folio_slow(w, folio)) {
-		if (w->sideways == NUMA_NO_NODE || !pmd_young(pmd))
-			return;
-		rcu_read_lock();
-		kmmscand_start_table(w);
-		if (kmmscand_fast(w, folio) &&
-		    pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp))
-			kmmscand_fast_cleared(w, folio);
-		rcu_read_unlock();
+	if (!kmmscand_folio_slow(w, folio))
 		return;
-	}
 
 	rcu_read_lock();
 	kmmscand_start_table(w);
@@ -423,64 +386,6 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	w->pass->huge += warm && !folio_likely_mapped_shared(folio);
 	rcu_read_unlock();
 #endif
-}
-
-/* The fast node on which most of the accessed pages of a page table are, or 0 */
-static unsigned int kmmscand_spatial(struct kmmscand_walk *w, struct vm_area_struct *vma,
-				     pte_t *pte, unsigned long addr, unsigned long end)
-{
-	u32 votes[TARGET_SLOTS + 1] = {};
-	unsigned int slot;
-
-	if (tier_fault(SPATIAL))
-		return 0;
-	for (; addr != end; pte++, addr += PAGE_SIZE) {
-		pte_t ptent = ptep_get(pte);
-		struct folio *folio;
-
-		if (!pte_present(ptent) || !pte_young(ptent) ||
-		    pte_pfn(ptent) - w->slow_start < w->slow_len)
-			continue;
-		folio = vm_normal_folio(vma, addr, ptent);
-		if (folio && node_isset(folio_nid(folio), w->pass->nodes->top))
-			votes[target_slot(folio_nid(folio))]++;
-	}
-	slot = target_winner(votes, KMMSCAND_SPATIAL_LEAST);
-	return slot == TARGET_ANY ? 0 : slot;
-}
-
-/* The vote is split: where should the pages of a page table go? */
-static void kmmscand_aim_table(struct kmmscand_walk *w, struct vm_area_struct *vma,
-			       pte_t *pte, unsigned long addr, unsigned long end)
-{
-	unsigned int slot;
-
-	if (READ_ONCE(target_mode) != TARGET_MODE_AUTO)
-		return;
-	slot = confirm_region(vma->vm_mm, addr);
-	if (!slot)
-		slot = kmmscand_spatial(w, vma, pte, addr, end);
-	w->ask = !slot && confirm_active(vma);
-	if (w->ask)
-		slot = TARGET_WAIT;
-	if (slot)
-		w->aim = slot;
-	w->was = TARGET_ANY;
-}
-
-/* The first hot page of a page table, and one in some, is made to tell who uses it. */
-static void kmmscand_ask(struct kmmscand_walk *w, struct vm_area_struct *vma,
-			 unsigned long addr, pte_t *pte, struct folio *folio)
-{
-	unsigned int one_in = READ_ONCE(confirm_1in);
-	bool turn;
-
-	/* Zero by now?  Then in the next pass nobody waits any more. */
-	if (!one_in)
-		return;
-	turn = !(w->pass->unsure++ % one_in);
-	if ((turn || !w->asked) && confirm_arm(vma, addr, pte, folio))
-		w->asked = true;
 }
 
 /* Is a page table of another part than the one whose turn it is? */
@@ -533,8 +438,7 @@ static __always_inline bool kmmscand_slow(struct kmmscand_walk *w, struct vm_are
 {
 	if (!ptep_clear_young_notify(vma, addr, pte))
 		return false;
-	if (kmmscand_accessed(w, folio) && w->ask)
-		kmmscand_ask(w, vma, addr, pte, folio);
+	kmmscand_accessed(w, folio);
 	return true;
 }
 
@@ -562,6 +466,78 @@ static noinline void kmmscand_look_marked(struct kmmscand_walk *w, struct vm_are
 	}
 }
 
+/**
+ * kmmscand_policy_nodes - nodes that a policy lets us move pages to
+ * @pol:   NULL for the default; kept by the caller
+ * @nodes: result
+ *
+ * Context: any.
+ */
+void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
+{
+	switch (pol ? pol->mode : MPOL_DEFAULT) {
+	case MPOL_BIND:
+	case MPOL_PREFERRED:
+	case MPOL_PREFERRED_MANY:
+		*nodes = pol->nodes;
+		break;
+	case MPOL_INTERLEAVE:
+	case MPOL_WEIGHTED_INTERLEAVE:
+		/* Promotion would undo the spreading. */
+		*nodes = NODE_MASK_NONE;
+		break;
+	default:
+		*nodes = NODE_MASK_ALL;
+	}
+}
+
+/**
+ * kmmscand_task_policy - nodes that the tasks of a process let us move pages to
+ * @pass: address space, and result
+ *
+ * What is decided here spares work.  Each mapping is asked again when its page is promoted.
+ *
+ * Context: its scanner.
+ */
+void kmmscand_task_policy(struct kmmscand_pass *pass)
+{
+	int nid;
+
+	nodes_clear(pass->cpuset);
+	nodes_clear(pass->policy);
+	for_each_node_mask(nid, pass->nodes->top) {
+		if (tier_cpuset_allows(pass->mm, nid))
+			node_set(nid, pass->cpuset);
+		if (tier_mm_allows(pass->mm, nid))
+			node_set(nid, pass->policy);
+	}
+}
+
+/* May anything at this address go to a fast node, and to which one first? */
+static bool kmmscand_allowed(struct kmmscand_walk *w, struct vm_area_struct *vma,
+			     unsigned long addr)
+{
+	nodemask_t nodes = w->pass->policy;
+	struct mempolicy *pol;
+	pgoff_t ilx;
+
+	if (tier_fault(POLICY)) {
+		nodes = w->pass->nodes->top;
+	} else {
+		/* It comes before those of tasks, but never before the cpuset. */
+		pol = __get_vma_policy(vma, addr, &ilx);
+		if (pol) {
+			kmmscand_policy_nodes(pol, &nodes);
+			mpol_cond_put(pol);
+		}
+		nodes_and(nodes, nodes, w->pass->cpuset);
+	}
+	if (!target_matters())
+		return nodes_subset(w->pass->nodes->top, nodes);
+	w->aim = target_aim(w->pass->vote, &nodes);
+	return w->aim;
+}
+
 /* Passed over; many of these cost as much as a page table. */
 static int kmmscand_skip(struct kmmscand_walk *w)
 {
@@ -579,14 +555,13 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	struct kmmscand_walk *w = walk->private;
 	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
 	unsigned long start = addr, absent = 0;
-	const bool sideways = w->sideways != NUMA_NO_NODE;
 	bool other, notifiers, quiet = w->slow_len;
 	struct kmmscand_marks *marks;
 	pte_t *start_pte, *pte;
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
-	/* At least one in a slice */
-	if (!w->budget || (w->budget < KMMSCAND_SLICE && local_clock() > w->until)) {
+	if (!w->budget || (w->walked && (mmap_lock_is_contended(vma->vm_mm) ||
+					 local_clock() > w->until))) {
 		w->next = addr;
 		return 1;
 	}
@@ -601,11 +576,10 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	marks = kmmscand_marks(w, vma->vm_mm, addr);
 	if (marks && bitmap_empty(marks->young, PTRS_PER_PTE))
 		return kmmscand_skip(w);
+	if (w->by_index && !kmmscand_allowed(w, vma, addr))
+		return kmmscand_skip(w);
 	w->budget--;
-	w->aim = w->vma_aim;
-	w->was = w->vma_was;
-	w->ask = false;
-	w->asked = false;
+	w->walked = true;
 
 	ptl = pmd_trans_huge_lock(pmd, vma);
 	if (ptl) {
@@ -637,8 +611,6 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	 */
 	__acquire(RCU);		/* for sparse; the former lacks it */
 	kmmscand_start_table(w);
-	if (w->aim == TARGET_ANY && w->look != KMMSCAND_CLEAR)
-		kmmscand_aim_table(w, vma, start_pte, addr, end);
 	if (marks) {
 		kmmscand_look_marked(w, vma, start_pte, addr, end, marks);
 		pte_unmap_unlock(start_pte, ptl);
@@ -660,17 +632,11 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		/* Certainly not on a slow node? */
 		if (pte_pfn(ptent) - slow_start >= slow_len) {
 			quiet = false;
-			if (!sideways)
-				continue;
-		}
-		folio = kmmscand_folio(w, vma, addr, ptent);
-		if (!kmmscand_folio_slow(w, folio)) {
-			if (sideways && pte_young(ptent) && kmmscand_fast(w, folio) &&
-			    ptep_clear_young_notify(vma, addr, pte))
-				kmmscand_fast_cleared(w, folio);
 			continue;
 		}
-		if (kmmscand_slow(w, vma, addr, pte, folio) && marks)
+		folio = kmmscand_folio(w, vma, addr, ptent);
+		if (kmmscand_folio_slow(w, folio) && kmmscand_slow(w, vma, addr, pte, folio) &&
+		    marks)
 			__set_bit((addr - start) >> PAGE_SHIFT, marks->young);
 	}
 #ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
@@ -690,63 +656,6 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	return 0;
 }
 
-/**
- * kmmscand_policy_nodes - nodes that a policy lets us move pages to
- * @pol:   NULL for the default; kept by the caller
- * @nodes: result
- *
- * Context: any.
- */
-void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
-{
-	switch (pol ? pol->mode : MPOL_DEFAULT) {
-	case MPOL_BIND:
-	case MPOL_PREFERRED:
-	case MPOL_PREFERRED_MANY:
-		*nodes = pol->nodes;
-		break;
-	case MPOL_INTERLEAVE:
-	case MPOL_WEIGHTED_INTERLEAVE:
-		/* Promotion would undo the spreading. */
-		*nodes = NODE_MASK_NONE;
-		break;
-	default:
-		*nodes = NODE_MASK_ALL;
-	}
-}
-
-/**
- * kmmscand_task_policy - nodes that a process lets us move pages to
- * @task: a thread of the process; its mempolicy stands for all of them
- * @pass: result
- */
-void kmmscand_task_policy(struct task_struct *task, struct kmmscand_pass *pass)
-{
-	pass->cpuset = cpuset_mems_allowed(task);
-
-	/* Keeps the policy. */
-	task_lock(task);
-	kmmscand_policy_nodes(task->mempolicy, &pass->policy);
-	task_unlock(task);
-}
-
-/* Where should pages go that are allowed on these nodes?  False: they have to stay. */
-static bool kmmscand_aim(struct kmmscand_walk *w, const nodemask_t *allowed)
-{
-	struct kmmscand_pass *pass = w->pass;
-
-	if (!target_matters())
-		return nodes_subset(pass->nodes->top, *allowed);
-	w->vma_aim = target_aim(pass->vote, allowed);
-	w->vma_was = target_aim(pass->vote_before, allowed);
-	/* Where it has moved to; one look is enough. */
-	w->sideways = NUMA_NO_NODE;
-	if (pass->sideways && w->look != KMMSCAND_FIRST &&
-	    (w->vma_aim & TARGET_SLOT) == pass->vote)
-		w->sideways = target_node(pass->vote);
-	return w->vma_aim;
-}
-
 /* Returns 1 to leave a VMA out, -EAGAIN when the slice is over. */
 static int kmmscand_test_walk(unsigned long start, unsigned long end,
 			      struct mm_walk *walk)
@@ -754,9 +663,6 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 	struct vm_area_struct *vma = walk->vma;
 	struct kmmscand_walk *w = walk->private;
 	vm_flags_t left_out = VM_PFNMAP | VM_IO;
-	struct mempolicy *pol;
-	nodemask_t nodes;
-	pgoff_t ilx;
 
 	/* A VMA costs, too, also when it has no page tables. */
 	if (!w->budget) {
@@ -772,24 +678,12 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 		return 1;
 	if (is_vm_hugetlb_page(vma) || vma_is_dax(vma))
 		return 1;
-	if (tier_fault(POLICY))
-		return !kmmscand_aim(w, &w->pass->nodes->top);
-	if (vma->vm_file && (vma->vm_flags & VM_EXEC))
+	if (vma->vm_file && (vma->vm_flags & VM_EXEC) && !tier_fault(POLICY))
 		return 1;
 
-	/*
-	 * A policy of the VMA overrides that of the task, but never the cpuset.
-	 * Shared policies can differ inside one VMA; the one at its start stands
-	 * for all.
-	 */
-	nodes = w->pass->policy;
-	pol = __get_vma_policy(vma, vma->vm_start, &ilx);
-	if (pol) {
-		kmmscand_policy_nodes(pol, &nodes);
-		mpol_cond_put(pol);
-	}
-	nodes_and(nodes, nodes, w->pass->cpuset);
-	return !kmmscand_aim(w, &nodes);
+	/* Policies of shared memory can differ inside one VMA. */
+	w->by_index = vma->vm_ops && vma->vm_ops->get_policy;
+	return !w->by_index && !kmmscand_allowed(w, vma, vma->vm_start);
 }
 
 /* Without this a sparse address space could be walked for long in one slice. */
@@ -813,7 +707,7 @@ static const struct mm_walk_ops kmmscand_walk_ops = {
 	.walk_lock	= PGWALK_RDLOCK,
 };
 
-/* One slice.  Returns what walk_page_range() does, or -EBUSY, or -ESRCH. */
+/* One slice.  Returns 0 at @end, 1 if there is more, or -EBUSY, or -ESRCH. */
 static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 {
 	struct mm_struct *mm = w->pass->mm;
@@ -822,13 +716,14 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 	/* The process does not want it any more. */
 	if (!tier_mm_scale(mm))
 		return -ESRCH;
-	/* Fails when the last user has gone, and stays so. */
-	if (test_bit(MMF_UNSTABLE, &mm->flags) || !mmget_not_zero(mm))
-		return -ESRCH;
-	if (!mmap_read_trylock(mm)) {
-		mmput_async(mm);
+	if (!mmap_read_trylock(mm))
 		return -EBUSY;
+	/* With the lock, so that exit_mmap() cannot have got to the page tables. */
+	if (test_bit(MMF_UNSTABLE, &mm->flags) || !atomic_read(&mm->mm_users)) {
+		mmap_read_unlock(mm);
+		return -ESRCH;
 	}
+	w->walked = false;
 	w->budget = KMMSCAND_SLICE;
 	w->until = local_clock() + KMMSCAND_SLICE_NS;
 	w->skips = KMMSCAND_SKIPS;
@@ -838,9 +733,10 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 	 * matter: the walk looks up the VMA at the address.
 	 */
 	more = walk_page_range(mm, w->next, end, &kmmscand_walk_ops, w);
+	/* From test_walk: the slice is over. */
+	if (more == -EAGAIN)
+		more = 1;
 	mmap_read_unlock(mm);
-	/* _async: if we are the last user, exit_mmap() is not ours to do */
-	mmput_async(mm);
 	/*
 	 * Folios that kmmscand_hand_back() has activated wait in a per-CPU batch,
 	 * which has references to them, so they could not be migrated.
@@ -873,55 +769,35 @@ static void kmmscand_flush(struct kmmscand_walk *w)
  *
  * Context: a kthread, may sleep; no locks held.
  * Return: 1 if the end was reached; 0 if it can go on later; -ESRCH if the address space
- * has gone; -EBUSY if others kept its mmap_lock; -ENOMEM.
+ * has gone; -EBUSY if somebody else has its mmap_lock, or waits for it.
  */
 int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned long *next,
 		  unsigned long end, struct kmmscand_cpu *cpu, unsigned long deadline)
 {
 	unsigned long ptes = pass->ptes, young = pass->young, skipped = pass->skipped;
-	unsigned long touched = pass->touched, again;
 	unsigned long half = msecs_to_jiffies(kmmscand_epoch_ms() / 2), flush = jiffies + half;
-	unsigned int misses = 0;
-	struct kmmscand_walk *w;
-	int nid, more, ret = 0;
+	unsigned long touched = pass->touched;
+	struct kmmscand_walk w = {
+		.pass = pass,
+		.look = pass->stale && look == KMMSCAND_SINCE ? KMMSCAND_CLEAR : look,
+		.next = *next,
+		.skip = arch_has_hw_nonleaf_pmd_young() && !mm_has_notifiers(pass->mm) &&
+			!(pass->stale && kmmscand_begins(look)),
+		.warm = READ_ONCE(kmmscand_tunables.hot_threshold),
+		.hot_nid = NUMA_NO_NODE,
+	};
+	int ret;
 
-	/* Too large for the stack; the scanner can do without this visit. */
-	w = kzalloc(sizeof(*w), GFP_KERNEL | __GFP_NOWARN);
-	if (!w)
-		return -ENOMEM;
-	w->pass = pass;
-	w->look = pass->stale && look == KMMSCAND_SINCE ? KMMSCAND_CLEAR : look;
-	w->next = *next;
-	w->sideways = NUMA_NO_NODE;
-	w->skip = arch_has_hw_nonleaf_pmd_young() && !mm_has_notifiers(pass->mm) &&
-		  !(pass->stale && kmmscand_begins(look));
-	kmmscand_slow_range(w);
-	w->warm = READ_ONCE(kmmscand_tunables.hot_threshold);
-	for_each_node_mask(nid, pass->nodes->slow)
-		w->hot[nid] = kpromoted_threshold(nid);
-
+	kmmscand_slow_range(&w);
 	do {
-		more = kmmscand_slice(w, end);
-		if (more == -ESRCH) {
-			ret = -ESRCH;
+		ret = kmmscand_slice(&w, end);
+		if (ret < 0)
 			break;
-		}
-		if (more == -EBUSY) {
-			/* The looks of a burst do not wait. */
-			if (look == KMMSCAND_AGAIN || ++misses == KMMSCAND_LOCK_TRIES) {
-				ret = -EBUSY;
-				break;
-			}
-			/* Windows must not become much longer. */
-			kmmscand_sleep(cpu, kmmscand_begins(look) ? KMMSCAND_LOCK_MSECS : 1);
-			continue;
-		}
-		misses = 0;
-		if (!more)
-			ret = 1;
+		/* At the end? */
+		ret = !ret;
 		if (look == KMMSCAND_SINCE) {
 			if (!ret && time_after_eq(jiffies, flush)) {
-				kmmscand_flush(w);
+				kmmscand_flush(&w);
 				flush = jiffies + half;
 			}
 			kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
@@ -929,17 +805,13 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 			cond_resched();
 		}
 	} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
-	if (!ret && misses)
-		ret = -EBUSY;
 
-	kmmscand_flush(w);
-	*next = w->next;
-	again = w->again;
-	kfree(w);
+	kmmscand_flush(&w);
+	*next = w.next;
 
 	if (pass->touched != touched)
 		hotness_add_news();
-	count_tier_events(KMMSCAND_PTE_SCANNED, pass->ptes - ptes + again);
+	count_tier_events(KMMSCAND_PTE_SCANNED, pass->ptes - ptes + w.again);
 	count_tier_events(KMMSCAND_PTE_YOUNG, pass->young - young);
 	count_tier_events(KMMSCAND_PMD_SKIPPED, pass->skipped - skipped);
 	return ret;
@@ -948,7 +820,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 /**
  * __tier_folio_accessed - see tier_folio_accessed()
  * @vma:   of the mapping
- * @folio: any
+ * @folio: on a slow node
  *
  * The frame may have had another owner when the scanner recorded it, so what can be
  * known of the policy is looked at here, too.  The policy of the task and its cpuset
@@ -956,7 +828,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
  */
 void __tier_folio_accessed(struct vm_area_struct *vma, struct folio *folio)
 {
-	if (node_is_toptier(folio_nid(folio)) || vma_policy(vma) ||
+	if (vma_policy(vma) ||
 	    (vma->vm_flags & (VM_LOCKED | VM_SEQ_READ)) ||
 	    (vma->vm_file && (vma->vm_flags & VM_EXEC)) || !tier_mm_scale(vma->vm_mm))
 		return;

@@ -13,23 +13,18 @@
  *     votes count three quarters each time.  Before the first vote nothing of the address
  *     space is counted as hot.  With TARGET_CLEAR_PCT of the votes a node is chosen for
  *     all pages of the address space.
- *  3. If the vote is split: who uses the part of the address space that the page is in?
- *     Hint faults have told (confirm.c), or else what other pages of the same page table
- *     are where (kmmscand_spatial()).
- *  4. If nobody knows, a few pages are made to tell by hint faults (confirm.c), while the
- *     others wait for at most a few touches.
- *  5. What is left goes to the fast node nearest to the slow one.  Whatever the choice, if
+ *  3. What is left goes to the fast node nearest to the slow one.  Whatever the choice, if
  *     the node has no room, the next one that has some is taken (kpromoted.c).
  *
  * The answers are kept in one byte for each slow frame beside the hotness table, because
  * nothing else lives as long as the record.  The alternative is to look up the users by
  * rmap when a page is promoted: for each page a lock and a walk, and then it is known who
  * maps it, not who has touched it.  The scanner knows whose bit it has read.  Users that
- * disagree are noticed in the byte, too (target_merge()).
+ * disagree are noticed in the byte, too (target_merge()); what they share goes to the
+ * nearest node.  So none of them decides for the others.
  *
  * When an address space moves to another socket, what is still to be promoted follows
- * its vote.  What has been promoted before is brought over by sideways.c, once two votes
- * in a row are clear.
+ * its vote.  What has been promoted stays where it is.
  *
  * Machines with one fast node pay for none of this: no byte, no votes, and a branch that is
  * patched out (target_key).
@@ -41,7 +36,6 @@
 
 #define pr_fmt(fmt) "kmmscand: " fmt
 
-#include <linux/atomic.h>
 #include <linux/hash.h>
 #include <linux/memory-tiers.h>
 #include <linux/math64.h>
@@ -56,11 +50,9 @@
 #include <linux/topology.h>
 #include <linux/tier.h>
 
-#include "confirm.h"
 #include "events.h"
 #include "fault.h"
 #include "kmmscand.h"
-#include "sideways.h"
 #include "target.h"
 
 #include <trace/events/kmmscand.h>
@@ -78,27 +70,12 @@
 /* All that is given in one vote, however much CPU time it stands for */
 #define TARGET_VOTES		65536U
 
-/*
- * Passes in which pages are brought over after a move, at most.  It is done when one finds
- * so few, or one in so many of what the first ones did, and then another one.
- */
-#define TARGET_SIDEWAYS_PASSES	64U
-#define TARGET_SIDEWAYS_FEW	64UL
-#define TARGET_SIDEWAYS_SHARE	8
-#define TARGET_SIDEWAYS_LAST	2U
-/* Pages that are brought over have to be accessed in such a window (close.c). */
-#define TARGET_WINDOW_MS	16
-
 DEFINE_STATIC_KEY_FALSE(target_key);
-
-unsigned int target_mode = TARGET_MODE_AUTO;
 
 /* Fast nodes by slot, from 1 on, and how many there are */
 static int target_nodes[TARGET_SLOTS + 1];
 static unsigned int target_nr;
 static nodemask_t target_top;
-/* Address spaces of which pages are brought over */
-static atomic_t target_sideways;
 
 struct target_thread {
 	pid_t tid;
@@ -108,13 +85,9 @@ struct target_thread {
 /* What an address space remembers of its votes */
 struct target_vote {
 	u32 votes[TARGET_SLOTS + 1];	/* by slot */
-	struct target_place place;
 	u8 last;			/* result */
 	bool valid;			/* there has been one */
-	unsigned int sideways;		/* passes still to come, see sideways.c */
-	unsigned long most;		/* base pages that one of them has found */
 	u64 when;			/* of the last vote, by ktime_get_ns() */
-	pid_t busiest;			/* thread then, 0 if none has used CPU time */
 	unsigned int nr;		/* threads that voted then */
 	struct target_thread thread[TARGET_THREADS];
 };
@@ -135,11 +108,8 @@ void target_start(const struct kmmscand_nodes *nodes)
 		if (target_nr < TARGET_SLOTS)
 			target_nodes[++target_nr] = nid;
 	}
-	if (target_nr < 2)
-		return;
-	sideways_start();
-	confirm_reset();
-	static_branch_enable(&target_key);
+	if (target_nr > 1)
+		static_branch_enable(&target_key);
 }
 
 /**
@@ -149,10 +119,7 @@ void target_start(const struct kmmscand_nodes *nodes)
  */
 void target_stop(void)
 {
-	if (!target_matters())
-		return;
 	static_branch_disable(&target_key);
-	sideways_stop();
 }
 
 /**
@@ -250,21 +217,20 @@ static u32 target_used(struct target_vote *vote, unsigned int *next, struct task
 
 /*
  * Ask the threads.  If there are many, some are asked, chosen by their ids, so that it is
- * the same ones the next time.  False if they have done too little to be asked.
+ * the same ones the next time.
  */
-static bool target_ask(struct target_vote *vote, struct task_struct *task)
+static void target_ask(struct target_vote *vote, struct task_struct *task)
 {
 	struct target_thread *seen = NULL;
 	unsigned int slot, mask, nr = 0, looked = 0, next = 0;
 	u64 when = ktime_get_ns();
 	struct task_struct *t;
 	u64 used[TARGET_SLOTS + 1] = {}, sum = 0;
-	pid_t busiest = 0;
-	u32 time, most = 0;
+	u32 time;
 
 	seen = kmalloc_array(TARGET_THREADS, sizeof(*seen), GFP_KERNEL | __GFP_NOWARN);
 	if (!seen)
-		return false;
+		return;
 	rcu_read_lock();
 	mask = get_nr_threads(task);
 	mask = mask > TARGET_THREADS ? roundup_pow_of_two(mask) * 2 / TARGET_THREADS - 1 : 0;
@@ -279,10 +245,6 @@ static bool target_ask(struct target_vote *vote, struct task_struct *task)
 		time = target_used(vote, &next, t, seen[nr].time);
 		used[target_of_thread(t)] += time;
 		sum += time;
-		if (time > most) {
-			most = time;
-			busiest = t->pid;
-		}
 		nr++;
 	}
 	rcu_read_unlock();
@@ -299,33 +261,11 @@ static bool target_ask(struct target_vote *vote, struct task_struct *task)
 		vote->votes[slot] += div64_u64(used[slot] * TARGET_VOTES, sum);
 	}
 	vote->valid = vote->when;
-	vote->busiest = busiest;
 	memcpy(vote->thread, seen, nr * sizeof(*seen));
 	vote->nr = nr;
 	vote->when = when;
 out:
 	kfree(seen);
-	return vote->valid && sum >= TARGET_LEAST_TIME;
-}
-
-static void target_set_sideways(struct target_vote *vote, unsigned int passes)
-{
-	if (!vote->sideways && passes)
-		atomic_inc(&target_sideways);
-	if (vote->sideways && !passes)
-		atomic_dec(&target_sideways);
-	vote->sideways = passes;
-}
-
-/**
- * target_window_ms - window for passes in which pages are brought over
- *
- * Context: any.
- * Return: 0 if there are no such passes.
- */
-unsigned int target_window_ms(void)
-{
-	return target_matters() && atomic_read(&target_sideways) ? TARGET_WINDOW_MS : 0;
 }
 
 /**
@@ -334,8 +274,6 @@ unsigned int target_window_ms(void)
  */
 void target_free(struct kmmscand_mm *state)
 {
-	if (state->vote)
-		target_set_sideways(state->vote, 0);
 	kfree(state->vote);
 	state->vote = NULL;
 }
@@ -361,13 +299,9 @@ void target_vote(struct kmmscand_mm *state, struct task_struct *task)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	struct target_vote *vote = state->vote;
-	unsigned int slot;
-	bool asked = false, moved;
 
 	pass->vote = TARGET_ANY;
-	pass->sideways = false;
-	if (!target_matters() || tier_fault(VOTE) ||
-	    READ_ONCE(target_mode) == TARGET_MODE_NEAREST) {
+	if (!target_matters() || tier_fault(VOTE)) {
 		target_free(state);
 		return;
 	}
@@ -378,91 +312,11 @@ void target_vote(struct kmmscand_mm *state, struct task_struct *task)
 			return;
 	}
 	if (ktime_get_ns() - vote->when > target_pause_ns(vote))
-		asked = target_ask(vote, task);
-	slot = vote->valid ? target_winner(vote->votes, 1) : TARGET_WAIT;
-	moved = asked && target_settle(&vote->place, slot);
-	if (moved) {
-		target_set_sideways(vote, tier_fault(SIDEWAYS) ? 0 : TARGET_SIDEWAYS_PASSES);
-		vote->most = 0;
-		count_tier_events(KMMSCAND_TARGET_MOVED, 1);
-	}
-	/* Only while it is where it has moved to */
-	if (slot != vote->place.home)
-		target_set_sideways(vote, 0);
-	pass->vote = slot;
-	pass->sideways = vote->sideways;
-	pass->again = pass->sideways && vote->sideways < TARGET_SIDEWAYS_PASSES;
-	pass->wrong = 0;
-	if (slot == TARGET_ANY)
+		target_ask(vote, task);
+	pass->vote = vote->valid ? target_winner(vote->votes) : TARGET_WAIT;
+	if (pass->vote == TARGET_ANY)
 		count_tier_events(KMMSCAND_TARGET_SPLIT, 1);
-	if (slot != vote->last || moved)
-		trace_kmmscand_target_vote(task->tgid, target_node(slot), vote->nr, moved);
-	vote->last = slot;
-}
-
-/*
- * Is the thread that was the busiest one still where the pages are?  A thread that sleeps
- * stays on its CPU in the books, also after it was told to run elsewhere, so not any
- * thread will do.
- */
-static bool target_is_home(struct target_vote *vote, struct task_struct *task)
-{
-	struct task_struct *t;
-	bool home = true;
-
-	rcu_read_lock();
-	t = find_task_by_pid_ns(vote->busiest, &init_pid_ns);
-	if (t && t->tgid == task->tgid)
-		home = target_of_thread(t) == vote->place.home;
-	rcu_read_unlock();
-	return home;
-}
-
-/**
- * target_has_left - does a process run elsewhere than its pages are?
- * @state: its address space, between two passes
- * @task:  one of its threads
- *
- * If the busiest thread does, then all are asked.
- *
- * Context: its scanner; may sleep.
- * Return: true if a pass should begin now, because the process has moved.
- */
-bool target_has_left(struct kmmscand_mm *state, struct task_struct *task)
-{
-	struct target_vote *vote = state->vote;
-
-	if (!target_matters() || !vote || !vote->place.home)
-		return false;
-	if (vote->sideways)
-		return true;
-	if (target_is_home(vote, task))
-		return false;
-	target_vote(state, task);
-	return state->pass.sideways;
-}
-
-/**
- * target_pass_done - are pages still to be brought over?
- * @state: address space, with the pass that has just ended
- *
- * Context: its scanner.
- */
-void target_pass_done(struct kmmscand_mm *state)
-{
-	struct kmmscand_pass *pass = &state->pass;
-	struct target_vote *vote = state->vote;
-	unsigned int left;
-
-	pass->vote_before = pass->vote;
-	if (!pass->sideways)
-		return;
-	pass->sideways = false;
-	left = vote->sideways - !!vote->sideways;
-	vote->most = max(vote->most, pass->wrong);
-	/* Few?  Once more, for those that were not accessed just now. */
-	if ((pass->close || pass->again) &&
-	    pass->wrong < max(TARGET_SIDEWAYS_FEW, vote->most / TARGET_SIDEWAYS_SHARE))
-		left = min(left, TARGET_SIDEWAYS_LAST) / 2;
-	target_set_sideways(vote, left);
+	if (pass->vote != vote->last)
+		trace_kmmscand_target_vote(task->tgid, target_node(pass->vote), vote->nr);
+	vote->last = pass->vote;
 }

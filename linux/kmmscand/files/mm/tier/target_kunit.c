@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * KUnit tests of what the hotness table knows of where pages should go: scanners that
- * update it at the same time, pages that are bound to a full node, and page cache.
+ * update it at the same time, pages that are bound to a full node, and users that disagree.
  *
  * The slots are numbers here, so this needs no machine with several fast nodes.
  */
@@ -33,11 +33,10 @@ struct together {
 	atomic_t recorded;		/* frames that one of them was the first to record */
 };
 
-/* One of the scanners, and what its process wants and has wanted */
+/* One of the scanners, and what its process wants */
 struct together_scanner {
 	struct together *all;
 	u8 aim;
-	u8 was;
 };
 
 /* What a scanner does with the pages of its process: all of them, in each look */
@@ -56,7 +55,7 @@ static int together_thread(void *data)
 		look++;
 		recorded = 0;
 		for (i = 0; i < TOGETHER_FRAMES; i++) {
-			hotness_aim(all->pfn + i, all->epoch, true, scanner->aim, scanner->was);
+			hotness_aim(all->pfn + i, all->epoch, true, scanner->aim, true);
 			recorded += !!hotness_touch_close(all->pfn + i, all->epoch, true, 0);
 		}
 		atomic_add(recorded, &all->recorded);
@@ -104,9 +103,9 @@ static unsigned long together_select(struct kunit *test, unsigned int slot)
 }
 
 /*
- * A look in which two processes have accessed the same pages.  One wants them in slot 1, and
- * has had no wish until now; the other one has wanted them in slot 2 before as well.
- * Whoever comes first, afterwards they disagree.
+ * A look in which two processes have accessed the same pages.  One wants them in slot 1, to
+ * which it is bound no more; the other one wants them in slot 2.  Whoever comes first,
+ * afterwards they disagree.
  */
 static void together_look(struct kunit *test, struct together *all)
 {
@@ -114,13 +113,13 @@ static void together_look(struct kunit *test, struct together *all)
 
 	hotness_next_epoch();
 	all->epoch = hotness_epoch();
-	/* Somebody without a wish was there before: what has no history is forgotten. */
+	/* Somebody was there before: what has no history is forgotten. */
 	for (i = 0; i < TOGETHER_FRAMES; i++) {
 		hotness_forget(all->pfn + i, 1);
-		hotness_aim(all->pfn + i, all->epoch, false, TARGET_ANY, TARGET_ANY);
+		hotness_aim(all->pfn + i, all->epoch, false, 1 | TARGET_STRICT, true);
 		hotness_touch_close(all->pfn + i, all->epoch, false, 0);
 	}
-	KUNIT_EXPECT_EQ(test, together_select(test, TARGET_ANY), TOGETHER_FRAMES);
+	KUNIT_EXPECT_EQ(test, together_select(test, 1 | TARGET_STRICT), TOGETHER_FRAMES);
 
 	atomic_set(&all->recorded, 0);
 	atomic_set(&all->done, 0);
@@ -143,8 +142,8 @@ static void together_test(struct kunit *test)
 {
 	struct together *all = kunit_kzalloc(test, sizeof(*all), GFP_KERNEL);
 	struct together_scanner scanner[2] = {
-		{ .all = all, .aim = 1, .was = TARGET_ANY },
-		{ .all = all, .aim = 2, .was = 2 },
+		{ .all = all, .aim = 1 },
+		{ .all = all, .aim = 2 },
 	};
 	struct task_struct *task[2];
 	int i, nr;
@@ -191,10 +190,10 @@ static void closed_test(struct kunit *test)
 	groups->min_score = 1;
 	pfn = alloc_targets(test, 2);
 	hotness_next_epoch();
-	hotness_aim(pfn, hotness_epoch(), true, 1 | TARGET_STRICT, 0);
-	hotness_aim(pfn + 1, hotness_epoch(), true, 1, 0);
-	hotness_aim(pfn + 2, hotness_epoch(), true, 2 | TARGET_STRICT, 0);
-	hotness_aim(pfn + 3, hotness_epoch(), true, TARGET_ANY, 0);
+	hotness_aim(pfn, hotness_epoch(), true, 1 | TARGET_STRICT, true);
+	hotness_aim(pfn + 1, hotness_epoch(), true, 1, true);
+	hotness_aim(pfn + 2, hotness_epoch(), true, 2 | TARGET_STRICT, true);
+	hotness_aim(pfn + 3, hotness_epoch(), true, TARGET_ANY, true);
 	for (i = 0; i < 4; i++)
 		hotness_touch(pfn + i, 0);
 
@@ -215,40 +214,43 @@ static void closed_test(struct kunit *test)
 	free_targets(pfn, 2);
 }
 
-/* Page cache goes to its reader, whatever who has mapped it before was bound to. */
-static void read_test(struct kunit *test)
+/* What somebody else was bound to is no rule for who uses the page, too. */
+static void bound_test(struct kunit *test)
 {
 	struct hotness_histogram histogram;
 	struct hotness_cursor cursor = {};
-	struct tier_range ranges[2];
-	unsigned long pfn = alloc_targets(test, 1);
+	struct tier_range ranges[3];
+	unsigned long pfn = alloc_targets(test, 2);
 	int i;
 
 	hotness_next_epoch();
-	for (i = 0; i < 2; i++) {
-		hotness_aim(pfn + i, hotness_epoch(), true, 1 | TARGET_STRICT, 0);
+	for (i = 0; i < 3; i++) {
+		hotness_aim(pfn + i, hotness_epoch(), true, 1 | TARGET_STRICT, true);
 		hotness_touch(pfn + i, 0);
 	}
 	hotness_next_epoch();
-	hotness_aim_read(pfn, hotness_epoch(), true, 2);
-	/* Who maps it knows better than who may go anywhere. */
-	hotness_aim(pfn + 1, hotness_epoch(), true, 2, 0);
-	for (i = 0; i < 2; i++)
+	/* Somebody wants it elsewhere, somebody wants it there, nobody else maps it. */
+	hotness_aim(pfn, hotness_epoch(), true, 2, true);
+	hotness_aim(pfn + 1, hotness_epoch(), true, 1, true);
+	hotness_aim(pfn + 2, hotness_epoch(), true, 2, false);
+	for (i = 0; i < 3; i++)
 		hotness_touch(pfn + i, 0);
 
 	hotness_count(first_memory_node, &histogram, NULL, NULL);
 	cursor.since = histogram.since;
-	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 2, 2), 2);
-	KUNIT_EXPECT_EQ(test, ranges[0].nid, 2);
-	KUNIT_EXPECT_EQ(test, ranges[1].nid, 1 | TARGET_STRICT);
+	cursor.closed = BIT(1);
+	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 3, 3), 3);
+	KUNIT_EXPECT_EQ(test, ranges[0].nid, TARGET_ANY);
+	KUNIT_EXPECT_EQ(test, ranges[1].nid, 1);
+	KUNIT_EXPECT_EQ(test, ranges[2].nid, 2);
 
-	free_targets(pfn, 1);
+	free_targets(pfn, 2);
 }
 
 static struct kunit_case target_test_cases[] = {
 	KUNIT_CASE(together_test),
 	KUNIT_CASE(closed_test),
-	KUNIT_CASE(read_test),
+	KUNIT_CASE(bound_test),
 	{}
 };
 

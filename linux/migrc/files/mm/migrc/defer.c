@@ -40,7 +40,6 @@
  *   Whoever migrates or unmaps such a page meanwhile finds tlb_flush_pending, by which an
  *   inaccessible entry counts as accessible, and flushes; afterwards no TLB has it.  So the
  *   scanner need not flush what is deferred, of which there is always some while it runs.
- *   kmmscand's hint faults (confirm_arm()) flush the address at once.
  * - copy-on-write, KSM when it merges, uprobes, khugepaged, and userfaultfd when it moves a
  *   page: they flush the address when they clear the PTE (ptep_clear_flush(),
  *   pmdp_collapse_flush()).  userfaultfd that moves a swap entry does not; the page is
@@ -82,6 +81,7 @@
 #include <linux/sched/sysctl.h>
 #include <linux/srcu.h>
 #include <linux/swap.h>
+#include <linux/tier.h>
 #include <asm/tlbflush.h>
 
 #include <trace/events/migrc.h>
@@ -418,6 +418,8 @@ void migrc_fork_end(struct mm_struct *mm, bool begun)
  */
 void migrc_start(void)
 {
+	/* For promotions that hint faults leave to us: promote.c */
+	tier_mover_get();
 	static_branch_enable(&migrc_key);
 	migrc_scans_forget();
 	WRITE_ONCE(migrc_deferring, true);
@@ -436,4 +438,5 @@ void migrc_stop(void)
 	if (!migrc_fault(OFF))
 		migrc_flush_all(MIGRC_DRAIN_OFF);
 	static_branch_disable(&migrc_key);
+	tier_mover_put();
 }

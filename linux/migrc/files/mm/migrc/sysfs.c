@@ -21,6 +21,13 @@ DEFINE_PER_CPU(struct migrc_events, migrc_events);
 /* Serialises switching on and off. */
 static DEFINE_MUTEX(migrc_switch_mutex);
 
+/* As in kmmscand: "0" or "1"; kstrtobool() would take "yes", "offer" and more. */
+static int migrc_parse_switch(const char *buf, bool *on)
+{
+	*on = sysfs_streq(buf, "1");
+	return *on || sysfs_streq(buf, "0") ? 0 : -EINVAL;
+}
+
 static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%d\n", READ_ONCE(migrc_deferring));
@@ -31,10 +38,11 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr,
 {
 	bool on;
 
-	if (kstrtobool(buf, &on))
+	if (migrc_parse_switch(buf, &on))
 		return -EINVAL;
 
-	mutex_lock(&migrc_switch_mutex);
+	if (mutex_lock_interruptible(&migrc_switch_mutex))
+		return -ERESTARTSYS;
 	if (on && !migrc_deferring)
 		migrc_start();
 	else if (!on && migrc_deferring)
@@ -48,7 +56,7 @@ static ssize_t migrc_store_uint(const char *buf, size_t count, unsigned int *to,
 {
 	unsigned int val;
 
-	if (kstrtouint(buf, 0, &val) || !val || val > max)
+	if (kstrtouint(buf, 10, &val) || !val || val > max)
 		return -EINVAL;
 	WRITE_ONCE(*to, val);
 	migrc_limits_changed();
@@ -88,7 +96,7 @@ static ssize_t restore_readonly_store(struct kobject *kobj, struct kobj_attribut
 {
 	bool on;
 
-	if (kstrtobool(buf, &on))
+	if (migrc_parse_switch(buf, &on))
 		return -EINVAL;
 	WRITE_ONCE(migrc_restore_readonly, on);
 	return count;

@@ -38,6 +38,7 @@ struct tier_range {
  * @skipped:   nothing there that may be promoted (freed, reused, pinned, ...)
  * @isolate:   somebody else had taken the folio off the LRU
  * @busy:      migration gave up (locked, unexpected references)
+ * @refused:   a memory policy or cpuset does not allow the node
  * @nomem:     no free memory of that order on the target node
  * @watermark: the target node is too full; the folio was not tried
  */
@@ -46,6 +47,7 @@ struct tier_promote_stats {
 	unsigned long skipped;
 	unsigned long isolate;
 	unsigned long busy;
+	unsigned long refused;
 	unsigned long nomem;
 	unsigned long watermark;
 };
@@ -61,15 +63,20 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 bool tier_target_valid(int nid);
 bool tier_target_has_room(int nid, unsigned int order, unsigned long nr);
 unsigned long tier_target_headroom(int nid);
-void tier_promoter_get(void);
+void tier_mover_get(void);
+void tier_mover_put(void);
+int tier_promoter_get(void);
 void tier_promoter_put(void);
 unsigned int tier_group(const struct page *page);
 void tier_bounces_age(void);
 bool tier_demoted_take(int nid, unsigned long pfn);
-void tier_demoted_forget(int nid);
 bool tier_would_bounce(int nid, unsigned long pfn);
 unsigned long tier_moved_pages(int nid, unsigned long *promoted);
 bool __tier_wants_headroom(int nid);
+bool __tier_headroom_rests(int nid);
+bool tier_only_promotion(int nid, bool above_low, bool above_high);
+void tier_headroom_failed(int nid);
+bool tier_keeps(struct folio *folio);
 void __tier_folio_demoted(struct folio *src, struct folio *dst);
 
 /**
@@ -83,6 +90,28 @@ static inline bool tier_wants_headroom(int nid)
 {
 	return static_branch_unlikely(&tier_promote_key) &&
 	       __tier_wants_headroom(nid);
+}
+
+/**
+ * tier_is_active - is there a promoter?
+ *
+ * Always false, at the cost of a nop, while there is none.
+ */
+static inline bool tier_is_active(void)
+{
+	return static_branch_unlikely(&tier_promote_key);
+}
+
+/**
+ * tier_headroom_rests - has kswapd found nothing to demote for promotions lately?
+ * @nid: node that kswapd balances
+ *
+ * Return: true for some time then.  Always false, at the cost of a nop, while no promoter is
+ * active.
+ */
+static inline bool tier_headroom_rests(int nid)
+{
+	return tier_is_active() && __tier_headroom_rests(nid);
 }
 
 /**
@@ -112,6 +141,38 @@ void tier_vmstat_show(struct seq_file *m);
 static inline bool tier_wants_headroom(int nid)
 {
 	return false;
+}
+
+static inline bool tier_is_active(void)
+{
+	return false;
+}
+
+static inline bool tier_headroom_rests(int nid)
+{
+	return false;
+}
+
+static inline bool tier_only_promotion(int nid, bool above_low, bool above_high)
+{
+	return false;
+}
+
+static inline void tier_headroom_failed(int nid)
+{
+}
+
+static inline bool tier_keeps(struct folio *folio)
+{
+	return false;
+}
+
+static inline void tier_mover_get(void)
+{
+}
+
+static inline void tier_mover_put(void)
+{
 }
 
 static inline void tier_folio_demoted(struct folio *src, struct folio *dst)

@@ -18,7 +18,6 @@
  * as hot as what it is demoted for.  A promoter can ask for that before it promotes them.
  *
  * A window for demotions lasts TIER_BOUNCE_MIN_MSECS: what becomes hot later has changed.
- * A promoter that notices such a change earlier can have them forgotten.
  * One for bounces is longer if fewer pages than a quarter of the fast tier were promoted
  * in it, up to TIER_BOUNCE_MAX_MSECS: on a large fast tier it takes its time until reclaim
  * gets to what was promoted, and a promoter that has been held up goes on with what it has
@@ -32,8 +31,7 @@
  *
  * Lifetime: the bitmaps exist while a promoter is active (tier_promoter_get()), and are
  * freed a grace period later; readers use RCU.  Memory that comes online meanwhile,
- * beyond what its node spanned at the start, is not covered.  Without memory for the
- * bitmaps nothing is counted.
+ * beyond what its node spanned at the start, is not covered.
  */
 
 #include <linux/atomic.h>
@@ -50,6 +48,9 @@
 
 #include "bounce.h"
 #include "events.h"
+
+/* Words of a bitmap that are cleared at a time */
+#define TIER_BOUNCE_STEP	32768UL
 
 /* The frames that a node spans */
 struct tier_bounce_node {
@@ -88,6 +89,18 @@ static struct tier_bounce_map __rcu *tier_bounce_map;
 
 /* Base pages, since the machine was booted */
 static atomic_long_t tier_promoted;
+
+/* A bitmap can be larger than what bitmap_zero() takes, or does without a pause. */
+static void tier_bounce_clear(unsigned long *bits, unsigned long nr_pfns)
+{
+	unsigned long words = BITS_TO_LONGS(nr_pfns), done, step;
+
+	for (done = 0; done < words; done += step) {
+		step = min(words - done, TIER_BOUNCE_STEP);
+		memset(bits + done, 0, step * sizeof(long));
+		cond_resched();
+	}
+}
 
 /* The node's bitmaps and the frame's bit, or NULL if the frame is not covered; under RCU */
 static struct tier_bounce_node *tier_bounce_frame(struct tier_bounce_map *map, int nid,
@@ -257,29 +270,6 @@ bool tier_demoted_take(int nid, unsigned long pfn)
 }
 
 /**
- * tier_demoted_forget - nothing has been demoted to a node lately
- * @nid: slow node
- *
- * What is demoted meanwhile may be forgotten as well.
- *
- * Context: a promoter; may sleep.
- */
-void tier_demoted_forget(int nid)
-{
-	struct tier_bounce_node *node;
-	struct tier_bounce_map *map;
-
-	mutex_lock(&tier_bounce_mutex);
-	map = rcu_dereference_protected(tier_bounce_map, lockdep_is_held(&tier_bounce_mutex));
-	node = map ? &map->node[nid] : NULL;
-	if (node && node->nr_pfns && !node->fast) {
-		bitmap_zero(node->demoted[0], node->nr_pfns);
-		bitmap_zero(node->demoted[1], node->nr_pfns);
-	}
-	mutex_unlock(&tier_bounce_mutex);
-}
-
-/**
  * tier_would_bounce - would it be a bounce to promote what is in a frame?
  * @nid: the frame's node
  * @pfn: first frame of a folio
@@ -339,9 +329,9 @@ static void tier_bounce_zero(struct tier_bounce_map *map, enum tier_bounce_kind 
 		if (!node->nr_pfns)
 			continue;
 		if (kind == TIER_WINDOW_BOUNCE)
-			bitmap_zero(node->bits[index], node->nr_pfns);
+			tier_bounce_clear(node->bits[index], node->nr_pfns);
 		else if (!node->fast)
-			bitmap_zero(node->demoted[index], node->nr_pfns);
+			tier_bounce_clear(node->demoted[index], node->nr_pfns);
 	}
 }
 
@@ -438,14 +428,15 @@ static bool tier_bounce_add_node(struct tier_bounce_map *map, int nid)
  * tier_bounce_enable - begin to remember
  *
  * Context: may sleep.
+ * Return: 0 or -ENOMEM.
  */
-void tier_bounce_enable(void)
+int tier_bounce_enable(void)
 {
 	struct tier_bounce_map *map = kvzalloc(sizeof(*map), GFP_KERNEL | __GFP_NOWARN);
 	int nid, i;
 
 	if (!map)
-		return;
+		return -ENOMEM;
 	for (i = 0; i < NR_TIER_WINDOWS; i++) {
 		map->window[i].since = jiffies;
 		map->window[i].promoted = atomic_long_read(&tier_promoted);
@@ -453,12 +444,13 @@ void tier_bounce_enable(void)
 	for_each_node_state(nid, N_MEMORY) {
 		if (!tier_bounce_add_node(map, nid)) {
 			tier_bounce_free(map);
-			return;
+			return -ENOMEM;
 		}
 	}
 	mutex_lock(&tier_bounce_mutex);
 	rcu_assign_pointer(tier_bounce_map, map);
 	mutex_unlock(&tier_bounce_mutex);
+	return 0;
 }
 
 /**

@@ -47,7 +47,7 @@ static inline enum tier_bounce_due tier_bounce_due(bool bounce, unsigned int age
 	return TIER_BOUNCE_NEXT;
 }
 
-void tier_bounce_enable(void);
+int tier_bounce_enable(void);
 void tier_bounce_disable(void);
 void tier_bounce_promote(struct folio *src, struct folio *dst);
 void tier_bounce_forget(struct folio *dst);

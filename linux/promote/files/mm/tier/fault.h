@@ -16,12 +16,18 @@ struct dentry;
  * @TIER_FAULT_SPLIT:		migrate_pages() splits large folios that find no room
  * @TIER_FAULT_WATERMARK:	nodes are promoted to that are below their watermark
  * @TIER_FAULT_MLOCKED:		mlocked pages are promoted
+ * @TIER_FAULT_ALLOW:		mappings are not asked whether they allow a promotion
+ * @TIER_FAULT_WAIT:		changes of policies do not wait for promotions under way
+ * @TIER_FAULT_KEEP:		memory is demoted out of its cpuset to make room for promotions
  */
 enum tier_fault {
 	TIER_FAULT_REVIVE,
 	TIER_FAULT_SPLIT,
 	TIER_FAULT_WATERMARK,
 	TIER_FAULT_MLOCKED,
+	TIER_FAULT_ALLOW,
+	TIER_FAULT_WAIT,
+	TIER_FAULT_KEEP,
 	NR_TIER_FAULTS
 };
 

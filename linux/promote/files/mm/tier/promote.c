@@ -43,6 +43,8 @@
 #define pr_fmt(fmt) "tier: " fmt
 
 #include <linux/debugfs.h>
+#include <linux/demote.h>
+#include <linux/jiffies.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/memory_hotplug.h>
@@ -52,12 +54,15 @@
 #include <linux/mmzone.h>
 #include <linux/mutex.h>
 #include <linux/page_idle.h>
+#include <linux/srcu.h>
 #include <linux/swap.h>
 #include <linux/tier.h>
+#include <linux/tier_policy.h>
 #include <linux/uaccess.h>
 #include <linux/vmstat.h>
 
 #include "../internal.h"
+#include "allow.h"
 #include "bounce.h"
 #include "events.h"
 #include "fault.h"
@@ -76,6 +81,14 @@
 
 /* How long to wait before kswapd is sent again where it has given up */
 #define TIER_REVIVE_SECS	10
+
+/* True while somebody may call tier_promote(); see tier_mover_get() */
+DEFINE_STATIC_KEY_FALSE(tier_move_key);
+
+/* Who may call tier_promote(); and the calls under way: as readers, and how many */
+static atomic_t tier_movers = ATOMIC_INIT(0);
+DEFINE_STATIC_SRCU(tier_promote_srcu);
+static atomic_t tier_promoting = ATOMIC_INIT(0);
 
 /* True while at least one promoter is active; see tier_promoter_get() */
 DEFINE_STATIC_KEY_FALSE(tier_promote_key);
@@ -128,7 +141,17 @@ static struct folio *tier_alloc_base(struct tier_dst *dst, gfp_t gfp)
 	return page_folio(page);
 }
 
-static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
+/**
+ * tier_alloc_dst - allocate what a folio is promoted to
+ * @src:     to be promoted
+ * @private: struct tier_dst
+ *
+ * migrate_pages() calls it.  It is also what a promotion is known by (tier_unmap_flags()).
+ *
+ * Context: process context, no locks held.
+ * Return: a folio of the same order on the target node, or NULL.
+ */
+struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 {
 	struct tier_dst *dst = (struct tier_dst *)private;
 	unsigned int order = folio_order(src);
@@ -172,13 +195,14 @@ static void tier_put_dst(struct folio *folio, unsigned long private)
  */
 static void tier_revive_kswapd(pg_data_t *pgdat)
 {
-	static unsigned long revived[MAX_NUMNODES];	/* in jiffies */
+	static unsigned long revived[MAX_NUMNODES];	/* in jiffies; 0 at first */
 	int nid = pgdat->node_id;
 
 	if (READ_ONCE(pgdat->kswapd_failures) < MAX_RECLAIM_RETRIES || tier_fault(REVIVE) ||
-	    time_before(jiffies, READ_ONCE(revived[nid]) + TIER_REVIVE_SECS * HZ))
+	    (READ_ONCE(revived[nid]) &&
+	     time_before(jiffies, READ_ONCE(revived[nid]) + TIER_REVIVE_SECS * HZ)))
 		return;
-	WRITE_ONCE(revived[nid], jiffies);
+	WRITE_ONCE(revived[nid], jiffies | 1);
 	/* If it fails just now the count is off by one, which changes nothing. */
 	WRITE_ONCE(pgdat->kswapd_failures, 0);
 }
@@ -212,16 +236,19 @@ static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stat
 		.nid = batch->nid,
 		.wanted = batch->nr_pages,
 	};
-	unsigned long moved, left = 0;
+	unsigned long moved, refused, left = 0;
+	struct tier_flight flight;
 	struct folio *folio;
 	int rc;
 
 	if (list_empty(&batch->folios))
 		return;
 
+	tier_flight_begin(&flight);
 	rc = migrate_pages(&batch->folios, tier_alloc_dst, tier_put_dst,
 			   (unsigned long)&dst, MIGRATE_ASYNC, MR_NUMA_MISPLACED,
 			   NULL);
+	refused = tier_flight_end(&flight);
 
 	/*
 	 * migrate_pages() reports a folio whose last user went away while it
@@ -239,6 +266,10 @@ static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stat
 
 	stats->moved += moved;
 	tier_bounce_promoted(moved);
+	/* A folio counts once, and is not tried again at once. */
+	refused = min(refused, left);
+	left -= refused;
+	stats->refused += refused;
 	if (rc == -ENOMEM) {
 		/* What was left untried would have failed for the same reason */
 		stats->nomem += left;
@@ -249,8 +280,8 @@ static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stat
 	} else {
 		stats->busy += left;
 	}
-	if (batch->nr_pages > moved + left)
-		stats->skipped += batch->nr_pages - moved - left;
+	if (batch->nr_pages > moved + refused + left)
+		stats->skipped += batch->nr_pages - moved - refused - left;
 
 #ifdef CONFIG_NUMA_BALANCING	/* the item does not exist without */
 	if (moved) {
@@ -492,7 +523,8 @@ static bool tier_add_range(struct tier_batch *batch, struct tier_range *range,
 			 * collapsed since, and whether it is hot as a whole is
 			 * not known.
 			 */
-			if (nr <= left && tier_may_promote(folio)) {
+			if (nr <= left && tier_may_promote(folio) &&
+			    tier_unmapped_allows(folio, range->nid)) {
 				if (!tier_add_folio(batch, folio, range->nid, stats)) {
 					range->pfn = pfn;
 					range->nr = left;
@@ -539,8 +571,18 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 		.nid = NUMA_NO_NODE,
 		.nomem_nid = NUMA_NO_NODE,
 	};
-	unsigned int i;
+	unsigned int i = 0;
+	int srcu;
 
+	/*
+	 * Full barrier, pairs with __tier_wait_promotions(): either that waits for us, or we
+	 * see what was changed before it.
+	 */
+	atomic_inc_return(&tier_promoting);
+	srcu = srcu_read_lock(&tier_promote_srcu);
+	/* Without, nobody would be asked; see tier_mover_put(). */
+	if (!atomic_read(&tier_movers))
+		goto out;
 	/*
 	 * For tier_get_folio().  Taken before anything is isolated and not in
 	 * between: offlining holds it for writing until the last folio of the
@@ -565,6 +607,8 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 	put_online_mems();
 
 out:
+	srcu_read_unlock(&tier_promote_srcu, srcu);
+	atomic_dec(&tier_promoting);
 	count_tier_events(TIER_PROMOTE_SUCCESS, done.moved);
 	count_tier_events(TIER_PROMOTE_SKIPPED, done.skipped);
 	count_tier_events(TIER_PROMOTE_FAIL_ISOLATE, done.isolate);
@@ -577,24 +621,73 @@ out:
 	stats->skipped += done.skipped;
 	stats->isolate += done.isolate;
 	stats->busy += done.busy;
+	stats->refused += done.refused;
 	stats->nomem += done.nomem;
 	stats->watermark += done.watermark;
 	return i;
 }
 
 /**
+ * __tier_wait_promotions - see tier_wait_promotions()
+ */
+bool __tier_wait_promotions(void)
+{
+	/* Pairs with tier_promote(): what the caller has changed comes first. */
+	smp_mb();
+	if (!atomic_read(&tier_promoting) || tier_fault(WAIT))
+		return false;
+	synchronize_srcu_expedited(&tier_promote_srcu);
+	return true;
+}
+
+/**
+ * tier_mover_get - somebody is going to call tier_promote()
+ *
+ * From now on migration asks mappings whether they allow a promotion, and changes of policies
+ * wait for those under way.  Calls nest.  Context: may sleep.
+ */
+void tier_mover_get(void)
+{
+	static_branch_inc(&tier_move_key);
+	atomic_inc(&tier_movers);
+}
+
+/**
+ * tier_mover_put - it will not call tier_promote() any more
+ *
+ * Undoes one tier_mover_get().  A tier_promote() that is late does nothing.
+ * Context: may sleep; waits for those under way.
+ */
+void tier_mover_put(void)
+{
+	atomic_dec(&tier_movers);
+	/* Who has not seen that has to ask mappings until it is through. */
+	synchronize_srcu(&tier_promote_srcu);
+	static_branch_dec(&tier_move_key);
+}
+
+/**
  * tier_promoter_get - a promoter starts to work
  *
  * From now on kswapd keeps the promo watermark on top-tier nodes that can
- * demote.  Calls nest.  Context: may sleep.
+ * demote, and tier_promote() may be called.  Calls nest.  Context: may sleep.
+ * Return: 0, or -ENOMEM: there is no memory to remember what is demoted, and who promotes
+ * without would not notice that equally hot pages take turns.
  */
-void tier_promoter_get(void)
+int tier_promoter_get(void)
 {
+	int err = 0;
+
 	mutex_lock(&tier_promoters_mutex);
-	if (!tier_promoters++)
-		tier_bounce_enable();
-	static_branch_inc(&tier_promote_key);
+	if (!tier_promoters)
+		err = tier_bounce_enable();
+	if (!err) {
+		tier_promoters++;
+		tier_mover_get();
+		static_branch_inc(&tier_promote_key);
+	}
 	mutex_unlock(&tier_promoters_mutex);
+	return err;
 }
 
 /**
@@ -606,6 +699,7 @@ void tier_promoter_put(void)
 {
 	mutex_lock(&tier_promoters_mutex);
 	static_branch_dec(&tier_promote_key);
+	tier_mover_put();
 	if (!--tier_promoters)
 		tier_bounce_disable();
 	mutex_unlock(&tier_promoters_mutex);
@@ -626,6 +720,79 @@ static bool tier_node_takes_more(int nid)
 	return false;
 }
 
+/* Until when there need not be room for promotions, in jiffies; 0 at first */
+static unsigned long tier_headroom_rest[MAX_NUMNODES];
+/* Nodes that have been below the low watermark, and not above the high one since */
+static nodemask_t tier_short;
+
+/**
+ * tier_only_promotion - would kswapd have nothing to do without promotions?
+ * @nid:        its node
+ * @above_low:  its free memory is above the low watermark
+ * @above_high: ... and above the high one
+ *
+ * Without promotions it begins below the low watermark and ends at the high one.
+ *
+ * Context: any; who is late by a moment is one batch of reclaim late.
+ */
+bool tier_only_promotion(int nid, bool above_low, bool above_high)
+{
+	if (above_high && node_isset(nid, tier_short))
+		node_clear(nid, tier_short);
+	else if (!above_low && !node_isset(nid, tier_short))
+		node_set(nid, tier_short);
+	return !node_isset(nid, tier_short);
+}
+
+/* For tier_headroom_rests(), which has the comment. */
+bool __tier_headroom_rests(int nid)
+{
+	unsigned long rest = READ_ONCE(tier_headroom_rest[nid]);
+
+	return rest && time_before(jiffies, rest);
+}
+
+/**
+ * tier_headroom_failed - kswapd has demoted nothing, while it ran for promotions only
+ * @nid: its node
+ *
+ * Perhaps all that is cold may not leave the node (tier_keeps()).  Nobody else misses memory,
+ * so kswapd has not failed, and may sleep for some time, unless memory becomes short.
+ *
+ * Context: kswapd.
+ */
+void tier_headroom_failed(int nid)
+{
+	WRITE_ONCE(tier_headroom_rest[nid], (jiffies + TIER_REVIVE_SECS * HZ) | 1);
+}
+
+/**
+ * tier_keeps - may a folio not be demoted just to make room for a promotion?
+ * @folio: isolated and locked, on a node that demotes
+ *
+ * Demotion breaks the cpuset of a control group, as it does without us where memory is short.
+ * For a promotion it is not worth that.
+ *
+ * Context: kswapd.
+ * Return: true if a node to which it could be demoted is not allowed.
+ */
+bool tier_keeps(struct folio *folio)
+{
+	nodemask_t targets;
+	int nid;
+
+	if (!cpusets_enabled() || tier_fault(KEEP))
+		return false;
+	node_get_allowed_targets(folio_pgdat(folio), &targets);
+	for_each_node_mask(nid, targets) {
+		if (!folio_may_demote(folio, nid)) {
+			count_tier_events(TIER_DEMOTE_KEPT, folio_nr_pages(folio));
+			return true;
+		}
+	}
+	return false;
+}
+
 /*
  * For tier_wants_headroom(), which has the comment.  When the demotion target is
  * full, too, kswapd could reach the promo watermark only by writing to disk, or
@@ -635,7 +802,7 @@ bool __tier_wants_headroom(int nid)
 {
 	int target;
 
-	if (!numa_demotion_enabled || !node_is_toptier(nid))
+	if (!numa_demotion_enabled || !node_is_toptier(nid) || __tier_headroom_rests(nid))
 		return false;
 	target = next_demotion_node(nid);
 	return target != NUMA_NO_NODE && tier_node_takes_more(target);
@@ -645,8 +812,9 @@ bool __tier_wants_headroom(int nid)
 /*
  * "PFN NR NID": promote the frames now.  Succeeds if all of them have moved;
  * otherwise the error names the first of these reasons that applies:
- * ENOSPC no room, ENOMEM no memory of that order, EBUSY migration or isolation
- * failed, ENOENT nothing there that may be promoted, EINVAL malformed.
+ * EPERM a memory policy or cpuset forbids it, ENOSPC no room, ENOMEM no memory of
+ * that order, EBUSY migration or isolation failed, ENOENT nothing there that may be
+ * promoted, EINVAL malformed.
  */
 static ssize_t tier_debug_promote(struct file *file, const char __user *ubuf,
 				  size_t count, loff_t *ppos)
@@ -679,10 +847,14 @@ static ssize_t tier_debug_promote(struct file *file, const char __user *ubuf,
 	range.nid = val[2];
 	/* What this task and others have just faulted in is not on the LRU yet */
 	lru_add_drain_all();
+	tier_mover_get();
 	tier_promote(&range, 1, &stats);
+	tier_mover_put();
 
 	if (stats.moved == range.nr)
 		return count;
+	if (stats.refused)
+		return -EPERM;
 	if (stats.watermark)
 		return -ENOSPC;
 	if (stats.nomem)

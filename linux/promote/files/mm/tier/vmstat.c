@@ -21,9 +21,11 @@ static const char * const tier_event_names[NR_TIER_EVENTS] = {
 	[TIER_PROMOTE_SKIPPED]		= "tier_promote_skipped ",
 	[TIER_PROMOTE_FAIL_ISOLATE]	= "tier_promote_fail_isolate ",
 	[TIER_PROMOTE_FAIL_BUSY]	= "tier_promote_fail_busy ",
+	[TIER_PROMOTE_FAIL_POLICY]	= "tier_promote_fail_policy ",
 	[TIER_PROMOTE_FAIL_NOMEM]	= "tier_promote_fail_nomem ",
 	[TIER_PROMOTE_FAIL_WATERMARK]	= "tier_promote_fail_watermark ",
 	[TIER_PROMOTE_BOUNCE]		= "tier_promote_bounce ",
+	[TIER_DEMOTE_KEPT]		= "tier_demote_kept ",
 };
 
 /**

@@ -95,21 +95,18 @@ TRACE_EVENT(kpromoted_epoch,
  * @pid: process
  * @nid: fast node, or -1 if the vote is split
  * @threads: that have voted
- * @moved: the process has moved from another one, and its pages will follow
  */
 TRACE_EVENT(kmmscand_target_vote,
-	    TP_PROTO(pid_t pid, int nid, unsigned int threads, bool moved),
-	    TP_ARGS(pid, nid, threads, moved),
+	    TP_PROTO(pid_t pid, int nid, unsigned int threads),
+	    TP_ARGS(pid, nid, threads),
 	    TP_STRUCT__entry(__field(pid_t, pid)
 			     __field(int, nid)
-			     __field(unsigned int, threads)
-			     __field(bool, moved)),
+			     __field(unsigned int, threads)),
 	    TP_fast_assign(__entry->pid = pid;
 			   __entry->nid = nid;
-			   __entry->threads = threads;
-			   __entry->moved = moved;),
-	    TP_printk("pid=%d nid=%d threads=%u moved=%d",
-		      __entry->pid, __entry->nid, __entry->threads, __entry->moved)
+			   __entry->threads = threads;),
+	    TP_printk("pid=%d nid=%d threads=%u",
+		      __entry->pid, __entry->nid, __entry->threads)
 );
 
 #endif /* _TRACE_KMMSCAND_H */

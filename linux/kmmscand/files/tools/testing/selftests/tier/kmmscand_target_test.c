@@ -11,16 +11,11 @@
  *   vote	fault_vote, fault_target
  *   policy, task_policy, cpuset	fault_policy
  *   full	fault_policy, fault_fallback
- *   spatial	fault_spatial
- *   confirm	fault_confirm
- *   swap	fault_expire
- *   balancing	fault_balancing
- *   moved	fault_sideways
- *   mapped	fault_shared
+ *   moved	fault_vote, fault_target
  *   read	fault_target
  *
- * "toggle" is about what must not happen, whatever kmmscand is doing when it is switched off,
- * and "socket" about CPUs that go offline.
+ * "split" and "shared" are about what must not happen where nobody can tell the node, and
+ * "socket" about CPUs that go offline.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -35,7 +30,6 @@
 #define LEN		(4 * MB)
 
 #define CGROUPS		"/tmp/kmmscand_target_cgroups"
-#define SCHED		"/sys/kernel/debug/sched/numa_balancing/"
 
 /* Until hot pages must have arrived */
 #define ARRIVE_S	40
@@ -113,6 +107,16 @@ static char *map_slow(size_t len)
 	return NULL;
 }
 
+static bool move_to_slow(char *addr, size_t len)
+{
+	unsigned long mask = 1UL << slow;
+
+	return !syscall(__NR_mbind, addr, len, MPOL_BIND, &mask, MAX_NODES + 1UL,
+			2UL /* MPOL_MF_MOVE */) &&
+	       !syscall(__NR_mbind, addr, len, MPOL_DEFAULT, NULL, 0UL, 0UL) &&
+	       count_on(addr, len, slow) == len / PAGE;
+}
+
 static bool all_fast(char *addr, size_t len)
 {
 	return count_on(addr, len, near) + count_on(addr, len, far) >= len / PAGE / 100 * 99;
@@ -136,13 +140,6 @@ static void heat(char *addr, size_t len, double seconds, int nid)
 	}
 }
 
-static bool is_on(void)
-{
-	char buf[8];
-
-	return read_file(KMMSCAND "enabled", buf, sizeof(buf)) && *buf == '1';
-}
-
 static bool right(char *addr, size_t len, int nid)
 {
 	unsigned long n = count_on(addr, len, nid);
@@ -152,25 +149,15 @@ static bool right(char *addr, size_t len, int nid)
 	return n >= len / PAGE * RIGHT / 100;
 }
 
-/* Threads that keep memory hot, each on a node of its own */
+/* A thread that keeps memory hot, on a node of its own */
 struct heater {
 	pthread_t thread;
 	char *addr;
 	size_t len;
 	int nid;
-	bool writes;
-	unsigned long passes;	/* over the memory, if it writes, */
-	size_t at;		/* and how far it is in the next one */
-	atomic_bool held;
 };
 
 static atomic_bool stop;
-
-/* Shared with a child of test_toggle() */
-static struct watch {
-	atomic_bool hold;	/* heaters stop where they are */
-	atomic_long above;	/* hints after which they are to be held, if not negative */
-} *watch;
 
 /* CPU time of this thread in seconds */
 static double cpu_time(void)
@@ -179,14 +166,6 @@ static double cpu_time(void)
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
-/* Add one to the first word of each page; returns where it ended. */
-static size_t count_up(char *addr, size_t from, size_t len)
-{
-	for (; from < len && !watch->hold; from += PAGE)
-		(*(uint64_t *)(addr + from))++;
-	return from;
 }
 
 static void *heater_thread(void *arg)
@@ -199,39 +178,22 @@ static void *heater_thread(void *arg)
 	start = now();
 	used = cpu_time();
 	while (!atomic_load(&stop)) {
-		heater->held = watch->hold;
-		if (heater->held) {
+		/*
+		 * Half of a CPU each, whatever it costs here to wait or to be scanned: threads
+		 * vote with their CPU time.
+		 */
+		if (cpu_time() - used > (now() - start) / 2)
 			usleep(1000);
-			start = now();
-			used = cpu_time();
-		} else if (cpu_time() - used > (now() - start) / 2) {
-			/*
-			 * Half of a CPU each, whatever it costs here to wait or to be scanned:
-			 * threads vote with their CPU time.
-			 */
-			usleep(1000);
-		} else if (heater->writes) {
-			heater->at = count_up(heater->addr, heater->at, heater->len);
-			if (heater->at == heater->len) {
-				heater->at = 0;
-				heater->passes++;
-			}
-		} else {
+		else
 			touch(heater->addr, heater->len);
-		}
 	}
 	return NULL;
-}
-
-static bool run_heater(struct heater *heater)
-{
-	return !pthread_create(&heater->thread, NULL, heater_thread, heater);
 }
 
 static bool start_heater(struct heater *heater, char *addr, size_t len, int nid)
 {
 	*heater = (struct heater) { .addr = addr, .len = len, .nid = nid };
-	return run_heater(heater);
+	return !pthread_create(&heater->thread, NULL, heater_thread, heater);
 }
 
 static bool stop_heaters(struct heater *heater, int nr)
@@ -274,28 +236,11 @@ static void test_vote(void)
 
 	if (!p)
 		return;
-	/* Without the vote, hint faults would tell. */
-	ok = !set("target_mode", "vote") && run_on(far) && !enable(true);
+	ok = run_on(far) && !enable(true);
 	heat(p, LEN, ARRIVE_S, -1);
 	ok &= right(p, LEN, far);
 	enable(false);
 	ksft_test_result(ok, "pages go to where the process runs\n");
-	unmap_on(p, LEN);
-}
-
-/* Who runs far is not asked. */
-static void test_nearest(void)
-{
-	char *p = map_slow(LEN);
-	bool ok;
-
-	if (!p)
-		return;
-	ok = !set("target_mode", "nearest") && run_on(far) && !enable(true);
-	heat(p, LEN, ARRIVE_S, -1);
-	ok &= right(p, LEN, near);
-	enable(false);
-	ksft_test_result(ok, "pages go to the nearest node if that is wanted\n");
 	unmap_on(p, LEN);
 }
 
@@ -372,281 +317,60 @@ static void test_cpuset(void)
 	ksft_test_result(ok, "the cpuset decides between fast nodes, too\n");
 }
 
-/* Threads on both nodes use the memory.  Of each page table a part is far already. */
-static void test_spatial(void)
+/* Seconds in which all address spaces have voted for where they run now */
+#define VOTE_S	12
+
+/* The vote is split: pages go to the nearest node, without hint faults. */
+static void test_split(void)
 {
-	char *p = map_slow(2 * HUGE), *part[2];
-	unsigned long mask = 1UL << far;
-	struct heater heater[2];
-	bool ok = true;
-	long all;
-	int i;
-
-	if (!p)
-		return;
-	/* It is a multiple of a huge page, and aligned to one. */
-	for (i = 0; i < 2; i++) {
-		part[i] = p + i * HUGE;
-		ok &= !syscall(__NR_mbind, part[i], HUGE / 4, MPOL_BIND, &mask, MAX_NODES + 1UL,
-			       2UL /* MPOL_MF_MOVE */);
-		ok &= !syscall(__NR_mbind, part[i], HUGE / 4, MPOL_DEFAULT, NULL, 0UL, 0UL);
-	}
-	ok &= count_on(p, 2 * HUGE, far) >= HUGE / 2 / PAGE * 9 / 10;
-	ok &= !set("target_confirm_1in", "0") && run_on(near);
-	all = all_promoted(p, 2 * HUGE);
-	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
-	ok &= start_heater(&heater[1], p, 2 * HUGE, far);
-	sleep(1);
-	ok &= !enable(true);
-	wait_promoted(all);
-	ok &= stop_heaters(heater, 2);
-	ok &= right(p, 2 * HUGE, far);
-	enable(false);
-	ksft_test_result(ok, "pages go to where their neighbours are\n");
-	unmap_on(p, 2 * HUGE);
-}
-
-/* Faults that are NUMA balancing's may have moved pages. */
-static bool move_to_slow(char *addr, size_t len)
-{
-	unsigned long mask = 1UL << slow;
-
-	return !syscall(__NR_mbind, addr, len, MPOL_BIND, &mask, MAX_NODES + 1UL,
-			2UL /* MPOL_MF_MOVE */) &&
-	       !syscall(__NR_mbind, addr, len, MPOL_DEFAULT, NULL, 0UL, 0UL);
-}
-
-/*
- * Passes over an address space with a split vote until its pages know who uses them: some until
- * they are hot, one that asks, and some until what was known before is no longer believed.
- */
-#define SETTLE_PASSES	20
-
-/*
- * Until there have been so many, whatever an epoch is on this machine.  To look takes CPU time,
- * too, and may not tip the vote.
- */
-static void wait_passes(long nr)
-{
-	long end_nr = event_count("kmmscand_target_split") + nr;
-	double end = now() + ARRIVE_S;
-
-	while (now() < end && event_count("kmmscand_target_split") < end_nr)
-		usleep(300000);
-}
-
-/* Until pages have been made inaccessible; false if none have */
-static bool wait_asked(long hints)
-{
-	double end = now() + ARRIVE_S;
-
-	while (now() < end && event_count("kmmscand_target_hint") <= hints)
-		usleep(300000);
-	return event_count("kmmscand_target_hint") > hints;
-}
-
-/*
- * A thread on each node, and each has half of the memory to itself.  With @again, what was told
- * before is to be forgotten, and nothing is promoted until somebody is asked.
- */
-static bool each_its_half(char *p, int first, int second, bool again)
-{
-	struct heater heater[2];
-	char rate[16];
-	long all, hints;
-	bool ok;
-
-	if (!start_heater(&heater[0], p, 2 * HUGE, first) ||
-	    !start_heater(&heater[1], p + 2 * HUGE, 2 * HUGE, second))
-		ksft_exit_fail_msg("pthread_create failed\n");
-	/* To move the pages takes CPU time, too: nothing is promoted before some votes without. */
-	ok = read_file(KMMSCAND "promote_rate_mbps", rate, sizeof(rate));
-	ok &= !write_file(KMMSCAND "promote_rate_mbps", "0");
-	hints = event_count("kmmscand_target_hint");
-	ok &= move_to_slow(p, 4 * HUGE);
-	all = all_promoted(p, 4 * HUGE);
-	ok &= is_on() || !enable(true);
-	sleep(5);
-	if (again && !wait_asked(hints)) {
-		ksft_print_msg("nobody was asked again\n");
-		ok = false;
-	}
-	if (ok)
-		wait_passes(SETTLE_PASSES);
-	ok &= !write_file(KMMSCAND "promote_rate_mbps", rate);
-	if (ok)
-		wait_promoted(all);
-	ok &= stop_heaters(heater, 2);
-	ok &= right(p, 2 * HUGE, first);
-	return ok & right(p + 2 * HUGE, 2 * HUGE, second);
-}
-
-static void test_confirm(void)
-{
-	long hints = event_count("kmmscand_target_hint"), balancing;
-	char *p = map_slow(4 * HUGE);
-	bool ok = true;
-
-	if (!p)
-		return;
-	/* If something else is scanned as well, there is one in each page table still. */
-	ok &= !set("target_confirm_1in", "16") && run_on(near);
-	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
-	balancing = event_count("numa_hint_faults");
-	ok &= each_its_half(p, near, far, false);
-	ksft_print_msg("%ld pages were made inaccessible, %ld faults\n",
-		       event_count("kmmscand_target_hint") - hints,
-		       event_count("kmmscand_target_hint_fault"));
-	ok &= event_count("kmmscand_target_hint") > hints;
-	ok &= event_count("numa_hint_faults") == balancing;
-	enable(false);
-	ksft_test_result(ok, "pages go to the thread that uses them\n");
-	unmap_on(p, 4 * HUGE);
-}
-
-/* The vote is split, nobody knows, and nobody may be asked: pages are promoted all the same. */
-static void test_unasked(void)
-{
-	long hints = event_count("kmmscand_target_hint");
-	long split = event_count("kmmscand_target_split"), all;
+	long split = event_count("kmmscand_target_split"), faults, all;
 	char *p = map_slow(2 * HUGE);
 	struct heater heater[2];
 	bool ok;
 
 	if (!p)
 		return;
-	ok = !set("target_confirm_1in", "0") && run_on(near);
+	/* There may be no NUMA balancing. */
+	change("/proc/sys/kernel/numa_balancing", "0");
+	faults = event_count("numa_hint_faults");
+	/* Nothing is promoted before some votes. */
+	ok = run_on(near) && !set("promote_rate_mbps", "0");
 	all = all_promoted(p, 2 * HUGE);
-	ok &= start_heater(&heater[0], p, HUGE, near);
-	ok &= start_heater(&heater[1], p + HUGE, HUGE, far);
+	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
+	ok &= start_heater(&heater[1], p, 2 * HUGE, far);
 	sleep(1);
 	ok &= !enable(true);
+	sleep(VOTE_S);
+	ok &= !set("promote_rate_mbps", "2048");
 	wait_promoted(all);
 	ok &= stop_heaters(heater, 2);
-	enable(false);
-	hints = event_count("kmmscand_target_hint") - hints;
 	split = event_count("kmmscand_target_split") - split;
-	ksft_print_msg("%ld split votes, %ld pages made inaccessible, %lu of %lu still slow\n",
-		       split, hints, count_on(p, 2 * HUGE, slow), 2 * HUGE / PAGE);
-	ok &= split && !hints && all_fast(p, 2 * HUGE);
-	ksft_test_result(ok, "with target_confirm_1in 0 no page is made inaccessible\n");
+	faults = event_count("numa_hint_faults") - faults;
+	ksft_print_msg("%ld split votes, %ld hint faults\n", split, faults);
+	ok &= split && !faults && right(p, 2 * HUGE, near);
+	enable(false);
+	ksft_test_result(ok, "pages go to the nearest node if the vote is split\n");
 	unmap_on(p, 2 * HUGE);
 }
 
-/* An answer is believed for some 60 epochs (confirm.h). */
-#define EXPIRE_S	30
-
-/* The threads change places, after their pages have become slow again. */
-static void test_swap(void)
-{
-	char *p = map_slow(4 * HUGE);
-	bool ok = true;
-
-	if (!p)
-		return;
-	/* Slow machines make epochs longer. */
-	ok &= !set("target_confirm_1in", "16") && !set("scan_period_ms", "100") && run_on(near);
-	ok &= !change("/proc/sys/kernel/numa_balancing", "0");
-	ok &= each_its_half(p, near, far, false);
-	sleep(EXPIRE_S);
-	ok = ok && each_its_half(p, far, near, true);
-	enable(false);
-	ksft_test_result(ok, "what hint faults have told is not believed for ever\n");
-	unmap_on(p, 4 * HUGE);
-}
-
-/*
- * While NUMA balancing is on, its hint faults tell, and there are no others.  Here it does not
- * get to scanning, so that it is kmmscand who promotes, without knowing where to.
- */
-static void test_balancing(void)
-{
-	long hints = event_count("kmmscand_target_hint"), promoted;
-	char *p = map_slow(4 * HUGE);
-	bool ok = true;
-
-	if (!p)
-		return;
-	ok &= run_on(near);
-	if (change(SCHED "scan_delay_ms", "600000") ||
-	    change(SCHED "scan_period_min_ms", "600000") ||
-	    change("/proc/sys/kernel/numa_balancing", "1")) {
-		ksft_test_result_skip("no CONFIG_NUMA_BALANCING, or no settings of it\n");
-		unmap_on(p, 4 * HUGE);
-		return;
-	}
-	promoted = event_count("tier_promote_success");
-	each_its_half(p, near, far, false);
-	promoted = event_count("tier_promote_success") - promoted;
-	hints = event_count("kmmscand_target_hint") - hints;
-	ksft_print_msg("%ld pages were promoted, %ld made inaccessible by kmmscand\n", promoted,
-		       hints);
-	ok &= !hints && promoted >= (long)(4 * HUGE / PAGE / 2);
-	enable(false);
-	ksft_test_result(ok, "with NUMA balancing there are no other hint faults\n");
-	unmap_on(p, 4 * HUGE);
-}
-
-/* Pages were promoted near, without hint faults.  Then the process moves, and they follow. */
+/* After a process has moved, what is still slow goes to where it runs now. */
 static void test_moved(void)
 {
-	long hints = event_count("kmmscand_target_hint"), sideways;
 	char *p = map_slow(LEN);
 	bool ok;
 
 	if (!p)
 		return;
-	fill(p, LEN);
-	ok = run_on(near) && !enable(true);
+	ok = !set("promote_rate_mbps", "0") && run_on(near) && !enable(true);
+	heat(p, LEN, VOTE_S / 2, near);
+	ok &= count_on(p, LEN, slow) == LEN / PAGE && run_on(far);
+	heat(p, LEN, VOTE_S, far);
+	ok &= !set("promote_rate_mbps", "2048");
 	heat(p, LEN, ARRIVE_S, -1);
-	ok &= right(p, LEN, near);
-	/* Other processes may take some. */
-	hints = event_count("kmmscand_target_hint") - hints;
-	ksft_print_msg("%ld pages were made inaccessible\n", hints);
-	ok &= hints <= 16;
-	sideways = event_count("kmmscand_sideways");
-	ok &= run_on(far);
-	heat(p, LEN, ARRIVE_S, far);
 	ok &= right(p, LEN, far);
-	sideways = event_count("kmmscand_sideways") - sideways;
-	ksft_print_msg("%ld pages were brought over\n", sideways);
-	ok &= intact(p, LEN);
 	enable(false);
-	ksft_test_result(ok, "pages follow a process that moves\n");
+	ksft_test_result(ok, "pages go to where the process has moved to\n");
 	unmap_on(p, LEN);
-}
-
-/* Both nodes use the same pages: they are promoted, and stay where they are. */
-static void test_shared(void)
-{
-	int *before = calloc(LEN / PAGE, sizeof(int)), *after = calloc(LEN / PAGE, sizeof(int));
-	char *p = map_slow(LEN);
-	unsigned long i, moved = 0;
-	struct heater heater[2];
-	long all;
-	bool ok;
-
-	if (!p || !before || !after)
-		return;
-	ok = run_on(near);
-	all = all_promoted(p, LEN);
-	ok &= start_heater(&heater[0], p, LEN, near);
-	ok &= start_heater(&heater[1], p, LEN, far);
-	sleep(1);
-	ok &= !enable(true);
-	wait_promoted(all);
-	ok &= all_fast(p, LEN) && !nodes_of(p, LEN / PAGE, before);
-	sleep(5);
-	ok &= stop_heaters(heater, 2) && !nodes_of(p, LEN / PAGE, after);
-	for (i = 0; i < LEN / PAGE; i++)
-		moved += before[i] != after[i] && before[i] != slow;
-	ksft_print_msg("%lu of %lu pages moved again\n", moved, LEN / PAGE);
-	ok &= moved <= LEN / PAGE / 100;
-	enable(false);
-	ksft_test_result(ok, "what both use does not go to and fro\n");
-	unmap_on(p, LEN);
-	free(before);
-	free(after);
 }
 
 static void keep_hot(char *addr, double seconds)
@@ -657,62 +381,45 @@ static void keep_hot(char *addr, double seconds)
 		touch(addr, LEN);
 }
 
-/*
- * Two processes map the same pages, and each votes for its node.  When one of them moves,
- * the pages stay where the other one uses them.
- */
-static void test_mapped(void)
+/* Two processes on two nodes use the same pages, which go to the nearest. */
+static void test_shared(void)
 {
-	long all, moved, sideways;
 	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	double end;
 	pid_t pid;
+	long all;
 	bool ok;
 
 	if (p == MAP_FAILED || !memset(p, 1, LEN) || !move_to_slow(p, LEN)) {
 		ksft_test_result_skip("no memory on the slow node\n");
 		return;
 	}
-	ok = run_on(near);
-	watch->hold = false;
+	ok = !set("promote_rate_mbps", "0") && run_on(far);
 	pid = fork_child();
 	if (!pid) {
-		for (bool there = false;; usleep(1000)) {
+		if (!run_on(near))
+			_exit(2);
+		for (;; usleep(1000))
 			touch(p, LEN);
-			if (watch->hold && !there)
-				there = run_on(far);
-		}
 	}
 	all = all_promoted(p, LEN);
 	ok = ok && pid > 0 && !enable(true);
+	keep_hot(p, VOTE_S);
+	ok &= !set("promote_rate_mbps", "2048");
 	for (end = now() + ARRIVE_S; now() < end && event_count("tier_promote_success") < all;)
 		keep_hot(p, 0.1);
-	/* Both have voted by then: an idle address space is scanned every 8 epochs. */
-	keep_hot(p, 10);
 	ok = ok && right(p, LEN, near);
-	sideways = event_count("kmmscand_sideways");
-	moved = event_count("kmmscand_target_moved");
-	watch->hold = true;
-	/* Two votes later it is known, and pages are looked for in the passes after that. */
-	for (end = now() + ARRIVE_S; now() < end && event_count("kmmscand_target_moved") == moved;)
-		keep_hot(p, 0.1);
-	keep_hot(p, 8);
-	ksft_print_msg("%ld processes have moved, %ld pages were brought over\n",
-		       event_count("kmmscand_target_moved") - moved,
-		       event_count("kmmscand_sideways") - sideways);
-	ok = ok && event_count("kmmscand_target_moved") > moved && right(p, LEN, near);
 	enable(false);
-	watch->hold = false;
 	if (pid > 0) {
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 	}
-	ksft_test_result(ok, "what another process maps stays when one moves\n");
+	ksft_test_result(ok, "what is used on several nodes goes to the nearest\n");
 	munmap(p, LEN);
 }
 
 /* Page cache goes to the node on which it is read. */
-static void read_goes(int to, const char *what)
+static void test_read(void)
 {
 	int fd = memfd_create("read", 0);
 	static char buf[PAGE];
@@ -724,7 +431,7 @@ static void read_goes(int to, const char *what)
 
 	if (p != MAP_FAILED) {
 		memset(p, 1, LEN);
-		ok &= move_to_slow(p, LEN) && count_on(p, LEN, slow) == LEN / PAGE;
+		ok &= move_to_slow(p, LEN);
 		munmap(p, LEN);
 	}
 	ok &= p != MAP_FAILED && !enable(true);
@@ -740,23 +447,11 @@ static void read_goes(int to, const char *what)
 	p = mmap(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0);
 	if (p != MAP_FAILED) {
 		touch(p, LEN);
-		ok &= right(p, LEN, to);
+		ok &= right(p, LEN, far);
 		munmap(p, LEN);
 	}
-	ksft_test_result(ok && p != MAP_FAILED, "page cache goes to %s\n", what);
+	ksft_test_result(ok && p != MAP_FAILED, "page cache goes to where it is read\n");
 	close(fd);
-}
-
-static void test_read(void)
-{
-	read_goes(far, "where it is read");
-}
-
-/* Whoever reads it */
-static void test_read_nearest(void)
-{
-	set("target_mode", "nearest");
-	read_goes(near, "the nearest node if that is asked for");
 }
 
 /*
@@ -801,126 +496,6 @@ static void test_full(void)
 	ksft_test_result(ok, "a full node does not stop what goes elsewhere\n");
 	unmap_on(p, bound);
 	unmap_on(q, LEN);
-}
-
-/* Each page has been written to in each pass. */
-static bool all_counted(const struct heater *heater)
-{
-	uint64_t want;
-	size_t i;
-
-	for (i = 0; i < heater->len; i += PAGE) {
-		/* map_on() has begun with 1. */
-		want = 1 + heater->passes;
-		if (i < heater->at)
-			want++;
-		if (*(uint64_t *)(heater->addr + i) != want)
-			return false;
-	}
-	return true;
-}
-
-/* A child that holds the heaters as soon as a page is inaccessible; it takes CPU time. */
-static void watch_hints(void)
-{
-	long above;
-
-	for (;; usleep(500)) {
-		above = watch->above;
-		if (above >= 0 && event_count("kmmscand_target_hint") > above) {
-			watch->hold = true;
-			watch->above = -1;
-		}
-	}
-}
-
-/* Until pages have been made inaccessible, and their users are held, if so wanted */
-static bool wait_hints(struct heater *heater, long above, bool hold)
-{
-	double end = now() + ARRIVE_S;
-
-	watch->above = hold ? above : -1;
-	while (event_count("kmmscand_target_hint") <= above && now() < end)
-		usleep(50000);
-	while (hold && !(heater[0].held && heater[1].held) && now() < end)
-		usleep(500);
-	return now() < end;
-}
-
-/* What is inaccessible stays so in a child.  It uses one half, and unmaps the other one. */
-static bool counted_by_child(const struct heater *heater)
-{
-	int status = 0;
-	pid_t pid = fork_child();
-	bool ok;
-
-	if (!pid) {
-		ok = all_counted(heater);
-		*heater->addr = 0;
-		_exit(!ok);
-	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
-}
-
-#define TOGGLES	4
-
-/*
- * kmmscand is switched off just after hot pages have been made inaccessible, for who uses them
- * to tell.  Nothing is lost, whatever happens to them next, and their users find them
- * accessible, at the price of a fault that is NUMA balancing's then.
- */
-static void test_toggle(void)
-{
-	pid_t pid = start_load(watch_hints);
-	char *p = map_slow(4 * HUGE);
-	struct heater heater[2] = {};
-	long hints, left = 0, faults;
-	bool ok, held;
-	int i;
-
-	if (!p) {
-		stop_load(pid);
-		return;
-	}
-	/* All hot pages are asked for, until one of a page table has told; none is promoted. */
-	ok = !set("target_confirm_1in", "1") && !set("hot_threshold", "1");
-	ok &= !set("promote_rate_mbps", "0") && !set("scan_period_ms", "200");
-	ok &= !change("/proc/sys/kernel/numa_balancing", "0") && run_on(near);
-	for (i = 0; i < 2; i++) {
-		heater[i] = (struct heater) {
-			.addr = p + i * 2 * HUGE, .len = 2 * HUGE, .nid = i ? far : near,
-			.writes = true,
-		};
-		ok &= run_heater(&heater[i]);
-	}
-	faults = event_count("numa_hint_faults");
-	for (i = 0; i < TOGGLES && ok; i++) {
-		/* Their users go on accessing them in every other round. */
-		held = i % 2;
-		ok &= move_to_slow(p, 4 * HUGE);
-		hints = event_count("kmmscand_target_hint");
-		left -= hints - event_count("kmmscand_target_hint_fault");
-		ok &= !enable(true);
-		ok &= wait_hints(heater, hints, held);
-		ok &= !enable(false);
-		left += event_count("kmmscand_target_hint") -
-			event_count("kmmscand_target_hint_fault");
-		if (held) {
-			ok &= counted_by_child(&heater[1]);
-			ok &= !mprotect(p, HUGE, PROT_READ);
-			ok &= !mprotect(p, HUGE, PROT_READ | PROT_WRITE);
-		}
-		watch->hold = false;
-	}
-	ok &= stop_heaters(heater, 2);
-	ok &= stop_load(pid);
-	faults = event_count("numa_hint_faults") - faults;
-	ksft_print_msg("%d rounds, %ld pages left inaccessible, %ld faults later\n", i, left,
-		       faults);
-	ok &= left > 0 && faults > 0;
-	ok &= all_counted(&heater[0]) && all_counted(&heater[1]);
-	ksft_test_result(ok, "nothing is lost when it is switched off and on\n");
-	unmap_on(p, 4 * HUGE);
 }
 
 /* The CPUs that a kernel thread may run on, or "" if there is no such thread */
@@ -1004,42 +579,16 @@ static void test_socket(void)
 	ksft_test_result(ok, "a scanner goes back when the CPUs of its node do\n");
 }
 
-/* What the files take */
-static void test_files(void)
-{
-	char buf[32];
-	bool ok;
-
-	ok = !set("target_mode", "nearest") && !set("target_mode", "vote") &&
-	     !set("target_mode", "auto");
-	ok &= set("target_mode", "near") == -EINVAL && set("target_mode", "\n") == -EINVAL;
-	ok &= !set("target_confirm_1in", "0") && !set("target_confirm_1in", "4096");
-	ok &= set("target_confirm_1in", "4097") == -EINVAL;
-	ok &= set("target_confirm_1in", "-1") == -EINVAL;
-	ok &= read_file(KMMSCAND "target_mode", buf, sizeof(buf)) && !strcmp(buf, "auto");
-	ok &= read_file(KMMSCAND "target_confirm_1in", buf, sizeof(buf)) && !strcmp(buf, "4096");
-	ksft_test_result(ok, "target_mode and target_confirm_1in take what they should\n");
-}
-
 static const struct tier_test tests[] = {
-	{ "files", test_files },
 	{ "vote", test_vote },
-	{ "nearest", test_nearest },
 	{ "policy", test_policy },
 	{ "task_policy", test_task_policy },
 	{ "cpuset", test_cpuset },
-	{ "spatial", test_spatial },
-	{ "confirm", test_confirm },
-	{ "unasked", test_unasked },
-	{ "swap", test_swap },
-	{ "balancing", test_balancing },
+	{ "split", test_split },
 	{ "moved", test_moved },
 	{ "shared", test_shared },
-	{ "mapped", test_mapped },
 	{ "read", test_read },
-	{ "read_nearest", test_read_nearest },
 	{ "full", test_full },
-	{ "toggle", test_toggle },
 	{ "socket", test_socket },
 };
 
@@ -1047,10 +596,6 @@ int main(int argc, char **argv)
 {
 	begin_kmmscand_tests();
 	find_nodes();
-	watch = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (watch == MAP_FAILED)
-		ksft_exit_fail_msg("mmap: %s\n", strerror(errno));
-	watch->above = -1;
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

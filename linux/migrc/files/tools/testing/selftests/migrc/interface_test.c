@@ -36,8 +36,8 @@ struct bad {
 };
 
 static const struct bad bad[] = {
-	{ MIGRC "enabled", { "2", "-1", "x", "\n" } },
-	{ MIGRC "restore_readonly", { "2", "-1", "x", "\n" } },
+	{ MIGRC "enabled", { "2", "-1", "x", "\n", "y", "on", "N" } },
+	{ MIGRC "restore_readonly", { "2", "-1", "x", "\n", "y", "on", "N" } },
 	{ MIGRC "max_pages", { "0", "65537", "-1", "x", "\n", "1 2", "4294967297" } },
 	{ MIGRC "max_age_ms", { "0", "60001", "-1", "x", "\n", "1 2", "4294967297" } },
 };
