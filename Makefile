@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak models refault readcost thp shares summary migrc migrc-curve bench sweep repeats curves shell tree refresh series check clean-runs
+.PHONY: help setup run kernels test soak models refault readcost thp shares summary migrc migrc-curve bench sweep repeats curves shell tree refresh series check
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -17,7 +17,7 @@ setup:  ## install what the lab needs (packages, virtual environment)
 run:  ## the main job: Redis on a two-tier machine, three kinds of tiering compared
 	@$(LAB) run
 
-kernels:  ## build base, tiershift and debug; print NAME=PATH of the bootable images
+kernels:  ## build all four kernels; print NAME=PATH of the bootable images
 	@$(LAB) kernels
 
 test:  ## everything that CI runs
@@ -44,7 +44,7 @@ readcost:  ## what read(2) costs, kmmscand on and off; writes docs/results/readc
 thp:  ## large folios before and after promotion; writes docs/results/thp.*
 	@$(LAB) thp
 
-shares:  ## what memory control groups get of what is promoted; writes docs/results/shares.*
+shares:  ## what is promoted of memory control groups under a limit; writes docs/results/shares.*
 	@$(LAB) shares
 
 summary:  ## one page about all results of kmmscand; measures nothing, writes docs/results/summary.md

@@ -197,7 +197,7 @@ def run_summary(_args: argparse.Namespace) -> int:
 
 
 def run_shares(args: argparse.Namespace) -> int:
-    """make shares: what memory control groups get of what is promoted."""
+    """make shares: how much of memory control groups is promoted under a limit."""
     whole = args.runs >= shares.RUNS
     if not whole:
         print("fewer runs: docs/results is left as it is")
@@ -347,7 +347,7 @@ def _parser() -> argparse.ArgumentParser:
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
     add("thp", run_thp, "large folios before and after promotion, by size, into docs/results")
     add("summary", run_summary, "one page about all results, into docs/results; measures nothing")
-    command = add("shares", run_shares, "what groups get by weight and limit, into docs/results")
+    command = add("shares", run_shares, "what is promoted under memory.tier.max, into docs/results")
     command.add_argument("--runs", type=int, default=shares.RUNS)
     command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
     command.add_argument("parts", nargs="*", metavar="PART", help=", ".join(migrc.PARTS))

@@ -75,6 +75,9 @@ HOUSEKEEPING = frozenset(
         "kmmscand_mm_get",
         "kmmscand_mms_drop",
         "kmmscand_next_shift",
+        "kmmscand_procs_begin",
+        "kmmscand_procs_end",
+        "kmmscand_procs_next",
         "kmmscand_sleep",
         "kmmscand_thread",
     }

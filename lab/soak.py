@@ -4,7 +4,7 @@
 Each stressor runs for a stated time on each of two machines of the debug kernel
 (KASAN, lockdep, DEBUG_VM, page table check, poisoning) with kmmscand on, a
 short scan period, MIGRC on, and somebody toggling both.  Its memory control group
-gets other weights and limits all the time.  A run is good when the kernel
+opts out, comes back and gets other limits all the time.  A run is good when the kernel
 stayed silent, the stressor succeeded and pages were really promoted.
 """
 
@@ -68,7 +68,7 @@ before=$(count pgpromote_success)
 done ) 2>/dev/null &
 helper=$!
 ( while :; do
-	for pair in "100 max" "1 64M" "10000 max" "100 256M" "0 max"; do
+	for pair in "100 max" "100 64M" "0 64M" "100 256M" "0 max"; do
 		echo ${pair% *} > /sys/fs/cgroup/soak/memory.tier.weight
 		echo ${pair#* } > /sys/fs/cgroup/soak/memory.tier.max
 		sleep 1
@@ -126,6 +126,20 @@ done ) 2>/dev/null &
 helper="$helper $!"
 """
 
+# The cpuset of the stressor excludes the fast nodes and allows them again.
+CPUSETS = """
+echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control
+rm -f /tmp/beside
+( while :; do
+	for mems in @FAST@,@SLOW@ @SLOW@; do
+		echo $mems > /sys/fs/cgroup/soak/cpuset.mems || kill $$
+		echo $mems >> /tmp/beside
+		sleep 3
+	done
+done ) &
+helper="$helper $!"
+"""
+
 # A file that two programs read all the time, from its page cache on the slow nodes.
 FILES = """
 modprobe -q loop || true
@@ -163,7 +177,9 @@ class Torture:
 
 TORTURES = (
     Torture("vm", "--vm 3 --vm-bytes 80M --vm-keep"),
+    # Its workers change their memory policies, and those of their memory, and move it.
     Torture("numa", "--numa 2 --vm 1 --vm-bytes 64M"),
+    Torture("cpusets", "--vm 3 --vm-bytes 80M --vm-keep", beside=CPUSETS, longer=2),
     Torture("mremap", "--mremap 3 --mremap-bytes 32M"),
     # As root it poisons its own memory (MADV_HWPOISON) and takes the SIGBUS for failure.
     Torture("madvise", "--madvise 2 --vm 1 --vm-bytes 64M", may_fail=True),
@@ -286,13 +302,14 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         f"`{facts['command']}` on the debug kernel (KASAN, lockdep, DEBUG_VM, page table check,",
         "page poisoning) with kmmscand on at a short period, with a whole CPU for the",
         "scanner, MIGRC and its restore_readonly on, and kmmscand and MIGRC toggled every 7 s.",
-        "Each second the memory control group of stress-ng gets another memory.tier.weight and",
-        "memory.tier.max.",
+        "Each second the memory control group of stress-ng gets another memory.tier.weight (0 or",
+        "100) and memory.tier.max.",
         "Good means: no kernel warning, stress-ng succeeded, which checks what it has written",
         "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",
         "of MIGRC but that switching it did no harm.  Besides, in `faults` every fifth allocation",
         "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to),",
         "in `files` somebody reads a file by read(2) and compares it (so often), page_cache on,",
+        "in `cpusets` cpuset.mems excludes the fast nodes or allows them (so often it changed),",
         "and in `hotplug` blocks of the slow nodes go offline (so often they did) and come back.",
         f"Twice as long as the others run {longer}.",
         "",

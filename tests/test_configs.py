@@ -50,15 +50,20 @@ def _make(src: Path, obj: Path, *argv: str) -> str:
 
 
 def _changed_objects() -> set[str]:
-    """Of the C files that hooks change, and that x86 has."""
-    names = {
-        name
+    """Of the C files that hooks change, and of new ones beside those, that x86 has."""
+    paths = {
+        path
         for room in rooms.series()
         for hook in room.hooks
-        for name in re.findall(r"^\+\+\+ b/(\S+)\.c$", hook.read_text("utf-8"), re.MULTILINE)
-        if not name.startswith(("tools/", "mm/tier/", "mm/migrc/"))
+        for path in re.findall(r"^\+\+\+ b/(\S+)$", hook.read_text("utf-8"), re.MULTILINE)
     }
-    assert {"mm/migrate", "mm/rmap", "mm/memory", "kernel/fork"} <= names
+    paths |= {path for room in rooms.series() for path in room.files}
+    names = {
+        path.removesuffix(".c")
+        for path in paths
+        if path.endswith(".c") and not path.startswith(("tools/", "mm/tier/", "mm/migrc/"))
+    }
+    assert {"mm/migrate", "mm/rmap", "mm/memory", "kernel/fork", "mm/demote"} <= names
     return {f"{name}.o" for name in names}
 
 

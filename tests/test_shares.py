@@ -11,9 +11,6 @@ from lab import shares
 from lab.shares import Log
 
 WORDS = {
-    "shares": "# 290 and 1210 pages were promoted",
-    "colder": "# 400 and 1100 pages were promoted",
-    "tree": "# 90, 660 and 750 pages were promoted",
     "max": "# 760 of at most 768 pages\n# 1540 of at most 1536 pages",
     "max_above": "# 768 of at most 768 pages\n# 1500 of at most 1536 pages",
 }
@@ -31,25 +28,15 @@ def logs(**changes: str) -> dict[str, list[Log]]:
 def test_good_runs_pass_and_are_shown() -> None:
     made = logs()
     assert shares.check(made) == []
-    assert shares.share_table(made)[1:4] == [
-        ["weights 100 and 400", "", ""],
-        ["a, 100", "20%", "19.3% (290)"],
-        ["b, 400", "80%", "80.7% (1,210)"],
-    ]
-    assert ["q, 100", "50%", "50.0% (750)"] in shares.share_table(made)
     assert ["a limit of the group above", "1,536", "1,500"] in shares.limit_table(made)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"shares": "# 750 and 750 pages were promoted"}, "a, 100 got 50.0% instead of 20%"),
-        ({"shares": "# 20 and 80 pages were promoted"}, "100 pages were promoted"),
-        ({"tree": "# 150, 600 and 750 pages were promoted"}, "p/a, 100 got 10.0% instead of 5%"),
-        ({"tree": "# 0, 750 and 750 pages were promoted"}, "p/a, 100 got 0.0% instead of 5%"),
-        ({"tree": "# 290 and 1210 pages were promoted"}, "tree, run 1: no numbers"),
         ({"max": "# 760 of at most 768 pages"}, "max, run 1: no numbers"),
-        ({"max": "# 900 of at most 768 pages\n# 9 of at most 9 pages"}, "900 pages, but 768"),
+        ({"max": "no page was promoted"}, "max, run 1: no numbers"),
+        ({"max": "# 959 of at most 768 pages\n# 9 of at most 9 pages"}, "959 pages, but 768"),
     ],
 )
 def test_what_makes_figures_worthless(changes: dict[str, str], words: str) -> None:
@@ -59,10 +46,11 @@ def test_what_makes_figures_worthless(changes: dict[str, str], words: str) -> No
 
 def test_a_test_that_fails_or_is_skipped_is_no_figure() -> None:
     made = logs()
-    made["colder"] = [shares.read("1..1\n# 290 and 1210 pages were promoted\nnot ok 1 x\n", 1)]
+    text = WORDS["max_above"]
+    made["max_above"] = [shares.read(f"1..1\n{text}\nnot ok 1 x\n", 1)]
     made["max"] = [shares.read("1..0 # SKIP no memory control groups (v2)\n", 4)]
     failures = shares.check(made)
-    assert "colder, run 1: fail (290 and 1210 pages were promoted)" in failures
+    assert any("max_above, run 1: fail (" in line for line in failures)
     assert any("max, run 1: skip (no memory control groups" in line for line in failures)
 
 
@@ -78,5 +66,5 @@ def test_page() -> None:
         "failures": [],
     }
     page = shares.markdown(facts)
-    assert "| p/b, 900 | 45% | 44.0% (660) |" in page
+    assert "| a limit of the group itself | 1,536 | 1,540 |" in page
     assert "FAILED" not in page

@@ -209,8 +209,11 @@ def test_scenarios_use_both_sockets(name: str) -> None:
     assert procs * size < sum(machine.nodes[number].size_mb for number in slow) - 100
     assert procs * size * float(args["--hot-frac"]) < machine.nodes[0].size_mb - 100
     rules = parsed.check
-    if name == "sockets-shared":
-        assert rules.min_hot_on_fast and rules.max_sideways_share and rules.max_in_vain_share
-        assert not rules.min_hot_on_own and "--procs" not in args
+    assert (procs == 2) is (name in ("sockets", "sockets-moved"))
+    assert ("--split" in args) is (name == "sockets-split")
+    if name == "sockets":
+        assert rules.min_hot_on_own == 0.95
     else:
-        assert rules.min_hot_on_own == 0.95 and (procs == 2) is ("--split" not in args)
+        # Where nobody can tell the right node, or nothing goes from one to the other
+        assert rules.min_hot_on_fast and rules.max_sideways_share and rules.max_in_vain_share
+        assert not rules.min_hot_on_own

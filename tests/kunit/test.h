@@ -22,6 +22,8 @@ typedef uint64_t u64;
 typedef struct { int unused; } nodemask_t;
 typedef struct { int unused; } pte_t;
 
+#define HZ		250
+#define PAGE_COUNTER_MAX	(LONG_MAX / 4096)
 #define USEC_PER_MSEC	1000L
 #define U64_MAX		UINT64_MAX
 #define U32_MAX		UINT32_MAX

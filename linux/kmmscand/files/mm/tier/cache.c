@@ -105,29 +105,17 @@ static void kmmscand_cache_update(void)
 }
 
 /**
- * kmmscand_cache_start - look at reads from now on, if that is wanted
- * @nodes: tiers; are copied
- *
- * Context: may sleep.
- */
-void kmmscand_cache_start(const struct kmmscand_nodes *nodes)
-{
-	mutex_lock(&kmmscand_cache_mutex);
-	kmmscand_cache_top = nodes->top;
-	kmmscand_cache_running = true;
-	kmmscand_cache_update();
-	mutex_unlock(&kmmscand_cache_mutex);
-}
-
-/**
- * kmmscand_cache_stop - do not look at reads any more
+ * kmmscand_cache_run - look at reads from now on, if that is wanted, or not any more
+ * @nodes: tiers, which are copied, or NULL: not any more
  *
  * Who reads just now may still record it.  Context: may sleep.
  */
-void kmmscand_cache_stop(void)
+void kmmscand_cache_run(const struct kmmscand_nodes *nodes)
 {
 	mutex_lock(&kmmscand_cache_mutex);
-	kmmscand_cache_running = false;
+	kmmscand_cache_running = !!nodes;
+	if (nodes)
+		kmmscand_cache_top = nodes->top;
 	kmmscand_cache_update();
 	mutex_unlock(&kmmscand_cache_mutex);
 }
@@ -176,15 +164,15 @@ static bool kmmscand_cache_may_move(struct folio *folio)
 static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
 				 enum kmmscand_cache_look look, unsigned int slot)
 {
+	bool second = look != KMMSCAND_CACHE_FIRST;
+
 	if (target_matters())
-		hotness_aim(pfn, epoch, look != KMMSCAND_CACHE_FIRST, slot, true);
+		hotness_aim(pfn, epoch, second, slot, true);
 	if (tier_fault(CACHE_ONCE)) {
-		hotness_touch_close(pfn, epoch, false, 0);
-		return hotness_touch_close(pfn, epoch, true, 0);
+		hotness_touch(pfn, epoch, false, true, 0);
+		return hotness_touch(pfn, epoch, true, true, 0);
 	}
-	if (look == KMMSCAND_CACHE_WHOLE)
-		return hotness_touch(pfn, 0);
-	return hotness_touch_close(pfn, epoch, look == KMMSCAND_CACHE_SECOND, 0);
+	return hotness_touch(pfn, epoch, second, look != KMMSCAND_CACHE_WHOLE, 0);
 }
 
 /**

@@ -12,8 +12,7 @@ struct kobj_attribute;
 
 extern struct kobj_attribute kmmscand_cache_attr;
 
-void kmmscand_cache_start(const struct kmmscand_nodes *nodes);
-void kmmscand_cache_stop(void);
+void kmmscand_cache_run(const struct kmmscand_nodes *nodes);
 void kmmscand_cache_epoch(unsigned int window_ms);
 
 /**

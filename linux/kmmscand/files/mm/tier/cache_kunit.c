@@ -47,12 +47,12 @@ static unsigned int score_of(unsigned long pfn, enum kmmscand_cache_look first, 
 	for (; nr; nr--) {
 		hotness_next_epoch();
 		if (first == KMMSCAND_CACHE_WHOLE) {
-			score = hotness_touch(pfn, 0);
+			score = kunit_touch(pfn, 0);
 			continue;
 		}
-		score = hotness_touch_close(pfn, hotness_epoch(), false, 0);
+		score = kunit_touch_close(pfn, hotness_epoch(), false, 0);
 		if (first == KMMSCAND_CACHE_SECOND)
-			score = hotness_touch_close(pfn, hotness_epoch(), true, 0);
+			score = kunit_touch_close(pfn, hotness_epoch(), true, 0);
 	}
 	return score;
 }
@@ -64,14 +64,14 @@ static void score_test(struct kunit *test)
 
 	/* Once is not hot, however often in one look. */
 	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_WHOLE, 1), 1);
-	KUNIT_EXPECT_EQ(test, hotness_touch(pfn, 0), 0);
+	KUNIT_EXPECT_EQ(test, kunit_touch(pfn, 0), 0);
 	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_WHOLE, 1), 3);
 	hotness_forget(pfn, 1);
 	/* In one of two windows; in both */
 	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_FIRST, 1), 1);
 	hotness_forget(pfn, 1);
 	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_SECOND, 1), 3);
-	KUNIT_EXPECT_EQ(test, hotness_touch_close(pfn, hotness_epoch(), true, 0), 0);
+	KUNIT_EXPECT_EQ(test, kunit_touch_close(pfn, hotness_epoch(), true, 0), 0);
 	KUNIT_EXPECT_EQ(test, score_of(pfn, KMMSCAND_CACHE_SECOND, 1), 5);
 	hotness_forget(pfn, 1);
 	/* One of two windows, again and again: less than both, but not nothing */
@@ -104,13 +104,13 @@ static void untouched_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pfns[0], pfn);
 	KUNIT_EXPECT_EQ(test, pfns[1], pfn + 1);
 	KUNIT_EXPECT_EQ(test, pfns[2], pfn + 3);
-	hotness_touch_close(pfn + 1, epoch, false, 0);
+	kunit_touch_close(pfn + 1, epoch, false, 0);
 	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, false), 2);
 	KUNIT_EXPECT_EQ(test, pfns[1], pfn + 3);
 	/* In the second window of the epoch it is to be recorded again. */
 	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 3);
-	hotness_touch_close(pfn + 1, epoch, true, 0);
-	hotness_touch(pfn, 0);
+	kunit_touch_close(pfn + 1, epoch, true, 0);
+	kunit_touch(pfn, 0);
 	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 1);
 	hotness_next_epoch();
 	epoch = hotness_epoch();

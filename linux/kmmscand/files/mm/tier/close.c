@@ -43,24 +43,11 @@
 /* To clear a group takes so long at most, however long the windows are. */
 #define KMMSCAND_CLEAR_MSECS	200U
 
-/* Windows between the beginnings of two visits: two for the first, and as many until the next */
-#define KMMSCAND_MARKS_WINDOWS	4
-
 /* A walk that has begun is not broken off. */
 #define KMMSCAND_NO_DEADLINE	(60 * HZ)
 
 /* A sleep in a burst that is not shorter need not be exact, and has to end when asked to */
 #define KMMSCAND_SLEEP_USECS	(8 * USEC_PER_MSEC)
-
-static void kmmscand_close_add(struct kmmscand_close *close, struct kmmscand_mm *state,
-			       unsigned long start, unsigned long end, bool last,
-			       unsigned int marks)
-{
-	close->piece[close->nr++] = (struct kmmscand_piece) {
-		.state = state, .start = start, .end = end, .last = last,
-		.marks = marks, .marks_end = close->marked.nr,
-	};
-}
 
 /* How long may clearing the group take?  The scanner's share of the two windows after it. */
 static unsigned int kmmscand_close_msecs(struct kmmscand_close *close)
@@ -69,15 +56,6 @@ static unsigned int kmmscand_close_msecs(struct kmmscand_close *close)
 			     min(2 * READ_ONCE(kmmscand_tunables.scan_cpu_pct), 100U) / 100;
 
 	return min(msecs, KMMSCAND_CLEAR_MSECS);
-}
-
-/*
- * Is there any use in marks?  What was cleared in the last visit has to have been accessed since,
- * and for that it has had less time than there was between the two.
- */
-static bool kmmscand_close_marks(struct kmmscand_close *close, const struct kmmscand_pass *pass)
-{
-	return pass->apart_ms >= KMMSCAND_MARKS_WINDOWS * close->window_ms;
 }
 
 /**
@@ -104,28 +82,22 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned long start = pass->next, young = pass->young;
-	unsigned int marks = close->marked.nr;
 	int ret;
 
 	if (!close->nr)
 		close->begun = jiffies;
-	if (kmmscand_close_marks(close, pass))
-		pass->marked = &close->marked;
 	ret = kmmscand_scan(pass, KMMSCAND_CLEAR, &pass->next, ULONG_MAX, cpu,
 			    close->begun + msecs_to_jiffies(kmmscand_close_msecs(close)));
-	pass->marked = NULL;
-	if (ret == -ESRCH) {
-		close->marked.nr = marks;
+	if (ret == -ESRCH)
 		return ret;
-	}
 	/* Where nothing was accessed for long, nothing is hot. */
-	if (pass->young != young) {
-		kmmscand_close_add(close, state, start, ret == 1 ? ULONG_MAX : pass->next,
-				   ret == 1, marks);
-	} else {
-		close->marked.nr = marks;
-		if (ret == 1)
-			kmmscand_close_add(close, state, ULONG_MAX, ULONG_MAX, true, marks);
+	if (pass->young == young)
+		start = ULONG_MAX;
+	if (ret == 1 || pass->young != young) {
+		close->piece[close->nr++] = (struct kmmscand_piece) {
+			.state = state, .start = start,
+			.end = ret == 1 ? ULONG_MAX : pass->next, .last = ret == 1,
+		};
 	}
 	if (kmmscand_close_due(close))
 		kmmscand_close_look(close, cpu);
@@ -133,18 +105,11 @@ int kmmscand_close_visit(struct kmmscand_close *close, struct kmmscand_mm *state
 }
 
 /* Returns false if somebody has the mmap_lock: @piece->next is where to go on. */
-static bool kmmscand_close_piece(struct kmmscand_close *close, struct kmmscand_piece *piece,
-				 enum kmmscand_look look, struct kmmscand_cpu *cpu)
+static bool kmmscand_close_piece(struct kmmscand_piece *piece, enum kmmscand_look look,
+				 struct kmmscand_cpu *cpu)
 {
-	struct kmmscand_pass *pass = &piece->state->pass;
-	int ret;
-
-	kmmscand_marks_piece(&close->marked, piece->marks, piece->marks_end);
-	pass->marked = &close->marked;
-	ret = kmmscand_scan(pass, look, &piece->next, piece->end, cpu,
-			    jiffies + KMMSCAND_NO_DEADLINE);
-	pass->marked = NULL;
-	return ret != -EBUSY;
+	return kmmscand_scan(&piece->state->pass, look, &piece->next, piece->end, cpu,
+			     jiffies + KMMSCAND_NO_DEADLINE) != -EBUSY;
 }
 
 static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look look,
@@ -164,7 +129,7 @@ static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look
 			continue;
 		}
 		pass->huge = 0;
-		done = kmmscand_close_piece(close, piece, look, cpu);
+		done = kmmscand_close_piece(piece, look, cpu);
 		/* What could not be looked at again is left. */
 		if (look != KMMSCAND_AGAIN || done)
 			piece->huge = pass->huge;
@@ -183,7 +148,7 @@ static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look
 			continue;
 		held_up--;
 		piece->state->pass.huge = 0;
-		kmmscand_close_piece(close, piece, look, cpu);
+		kmmscand_close_piece(piece, look, cpu);
 		piece->huge += piece->state->pass.huge;
 		huge += piece->state->pass.huge;
 	}
@@ -251,6 +216,5 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 			kmmscand_pass_done(close->piece[i].state);
 	}
 	close->nr = 0;
-	close->marked.nr = 0;
 	kmmscand_cpu_pay(cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
 }

@@ -41,6 +41,19 @@ static inline unsigned long kunit_alloc_table(struct kunit *test, unsigned int o
 	return pfn;
 }
 
+/* A page is touched by somebody who looks at it every 2^@shift epochs, */
+static inline unsigned int kunit_touch(unsigned long pfn, unsigned int shift)
+{
+	return hotness_touch(pfn, hotness_epoch(), true, false, shift);
+}
+
+/* ... or in one of the looks of a close visit. */
+static inline unsigned int kunit_touch_close(unsigned long pfn, unsigned int epoch, bool second,
+					     unsigned int shift)
+{
+	return hotness_touch(pfn, epoch, second, true, shift);
+}
+
 static inline void kunit_free_frames(unsigned long pfn, unsigned int order)
 {
 	unsigned long end = pfn + (1UL << order);

@@ -216,9 +216,19 @@ unsigned int hotness_look_touch(struct hotness_look *look, unsigned long pfn)
 	return look->score;
 }
 
-/* One page, if there is nothing that it is a neighbour of */
-static unsigned int hotness_touch_one(unsigned long pfn, unsigned int epoch, bool second,
-				      bool close, unsigned int shift)
+/**
+ * hotness_touch - one page was found accessed
+ * @pfn:    first frame of the folio
+ * @epoch:  of the visit; may have ended meanwhile
+ * @second: it is the second look of a close visit, or the only one of the epoch
+ * @close:  the visit is a close one
+ * @shift:  there is a visit every 2^@shift epochs, or less often
+ *
+ * Context: any; only RCU and relaxed atomics are used.
+ * Return: as hotness_look_touch().
+ */
+unsigned int hotness_touch(unsigned long pfn, unsigned int epoch, bool second, bool close,
+			   unsigned int shift)
 {
 	struct hotness_look look;
 	unsigned int score;
@@ -228,35 +238,6 @@ static unsigned int hotness_touch_one(unsigned long pfn, unsigned int epoch, boo
 	score = hotness_look_touch(&look, pfn);
 	rcu_read_unlock();
 	return score;
-}
-
-/**
- * hotness_touch - a page was found accessed
- * @pfn:   first frame of the folio
- * @shift: the source looks at this page every 2^@shift epochs, or less often
- *
- * Context: any; only RCU and relaxed atomics are used.
- * Return: as hotness_look_touch().
- */
-unsigned int hotness_touch(unsigned long pfn, unsigned int shift)
-{
-	return hotness_touch_one(pfn, hotness_epoch(), true, false, shift);
-}
-
-/**
- * hotness_touch_close - a page was found accessed within a short time
- * @pfn:    first frame of the folio
- * @epoch:  of the visit; may have ended meanwhile
- * @second: it is the second look of the visit
- * @shift:  there is a visit every 2^@shift epochs, or less often
- *
- * Context: any; only RCU and relaxed atomics are used.
- * Return: as hotness_look_touch().
- */
-unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
-				 unsigned int shift)
-{
-	return hotness_touch_one(pfn, epoch, second, true, shift);
 }
 
 /**
@@ -422,8 +403,8 @@ void hotness_forget(unsigned long pfn, unsigned long nr)
 /**
  * hotness_aim - say where a page should go that is about to be touched
  * @pfn:    first frame of the folio
- * @epoch:  as for hotness_touch_close(); the current one for hotness_touch()
- * @second: likewise, and true for hotness_touch()
+ * @epoch:  as for hotness_touch()
+ * @second: likewise
  * @aim:    slot, and whether the page may go elsewhere; see target.h
  * @shared: there may be other users
  *
@@ -617,20 +598,15 @@ static bool hotness_group_count(struct hotness_groups *groups, int nid, unsigned
 	return score >= groups->min_score + group->points;
 }
 
-/* Is a page hot enough, considering who owns it? */
-static bool hotness_group_select(const struct hotness_groups *groups, unsigned long pfn,
-				 unsigned int score)
+/* Is a page hot enough, considering who owns it, and if it was promoted and demoted lately? */
+static bool hotness_is_enough(const struct hotness_groups *groups, int nid, unsigned long pfn,
+			      unsigned int score, unsigned int min_score)
 {
-	return !groups || score >= groups->min_score +
-				   groups->group[tier_group(pfn_to_page(pfn))].points;
-}
-
-/* Should a page be hotter, because it was promoted and demoted lately? */
-static bool hotness_bounces(int nid, unsigned long pfn, unsigned int score,
-			    unsigned int min_score)
-{
-	return score < min_score + HOTNESS_BOUNCE_POINTS && score != HOTNESS_MAX_SCORE &&
-	       !tier_fault(BOUNCE) && tier_would_bounce(nid, pfn);
+	if (groups && score < groups->min_score +
+			      groups->group[tier_group(pfn_to_page(pfn))].points)
+		return false;
+	return score >= min_score + HOTNESS_BOUNCE_POINTS || score == HOTNESS_MAX_SCORE ||
+	       tier_fault(BOUNCE) || !tier_would_bounce(nid, pfn);
 }
 
 /* Where a page should go, as of its record or later; see target.h */
@@ -717,8 +693,7 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
  * left for the next time.
  *
  * Nothing is reserved: what is selected stays in the table until it is forgotten.  A page
- * that was promoted and demoted lately has to be HOTNESS_BOUNCE_POINTS hotter, but for as many
- * base pages as the cursor forgives.
+ * that was promoted and demoted lately has to be HOTNESS_BOUNCE_POINTS hotter.
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
  * Return: number of ranges; 0 when the node has no more, or memory goes offline just now.
@@ -731,7 +706,7 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 	unsigned long pfn, pages, sum = 0;
 	struct tier_range *last = NULL;
 	unsigned int nr = 0, score;
-	bool merge, bounces;
+	bool merge;
 	u8 aim;
 
 	if (!try_get_online_mems())
@@ -742,10 +717,8 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 		       PAGES_PER_SECTION; cursor->index++) {
 			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
 			pages = hotness_pages(pfn);
-			if (!pages || !hotness_group_select(cursor->groups, pfn, score))
-				continue;
-			bounces = hotness_bounces(nid, pfn, score, min_score);
-			if (bounces && (!cursor->forgive || *cursor->forgive < pages))
+			if (!pages ||
+			    !hotness_is_enough(cursor->groups, nid, pfn, score, min_score))
 				continue;
 			aim = hotness_wanted(section, cursor->index);
 			if (hotness_is_closed(aim, cursor->closed))
@@ -756,8 +729,6 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 			if (cursor->limits &&
 			    !kpromoted_limits_take(cursor->limits, pfn, pages, score, true))
 				continue;
-			if (bounces)
-				*cursor->forgive -= pages;
 			if (merge) {
 				last->nr += pages;
 			} else {
@@ -792,7 +763,7 @@ static int hotness_section_nid(unsigned long nr, const nodemask_t *nodes)
 static int hotness_add_section(unsigned long nr, int nid)
 {
 	struct hotness_section *section;
-	int err;
+	int err = -ENOMEM;
 
 	lockdep_assert_held(&hotness_mutex);
 
@@ -805,16 +776,12 @@ static int hotness_add_section(unsigned long nr, int nid)
 				   GFP_KERNEL | __GFP_NOWARN);
 	if (target_matters())
 		section->aim = kvzalloc(PAGES_PER_SECTION, GFP_KERNEL | __GFP_NOWARN);
-	if (!section->record || (target_matters() && !section->aim)) {
-		kvfree(section->record);
-		kvfree(section->aim);
-		kfree(section);
-		return -ENOMEM;
+	if (section->record && (section->aim || !target_matters())) {
+		/* Of two slow nodes in one section, the first one's promoter serves both. */
+		section->nid = nid;
+		memset(section->best, HOTNESS_NOT_COUNTED, sizeof(section->best));
+		err = xa_err(xa_store(&hotness_sections, nr, section, GFP_KERNEL));
 	}
-	/* Of two slow nodes in one section, the first one's promoter serves both. */
-	section->nid = nid;
-	memset(section->best, HOTNESS_NOT_COUNTED, sizeof(section->best));
-	err = xa_err(xa_store(&hotness_sections, nr, section, GFP_KERNEL));
 	if (err) {
 		kvfree(section->record);
 		kvfree(section->aim);

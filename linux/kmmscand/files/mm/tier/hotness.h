@@ -90,7 +90,6 @@ struct hotness_cursor {
 	unsigned int index;
 	u8 since;
 	u32 closed;		/* slots to which nothing can go; see target.h */
-	unsigned long *forgive;	/* base pages that may bounce for once; is updated; or NULL */
 	const struct hotness_groups *groups;
 	struct kpromoted_limits *limits;	/* of memory control groups, or NULL */
 };
@@ -147,9 +146,8 @@ void hotness_disable(void);
 unsigned int hotness_epoch(void);
 void hotness_next_epoch(void);
 unsigned int hotness_look_touch(struct hotness_look *look, unsigned long pfn);
-unsigned int hotness_touch(unsigned long pfn, unsigned int shift);
-unsigned int hotness_touch_close(unsigned long pfn, unsigned int epoch, bool second,
-				 unsigned int shift);
+unsigned int hotness_touch(unsigned long pfn, unsigned int epoch, bool second, bool close,
+			   unsigned int shift);
 void hotness_touch_known(unsigned long pfn);
 bool hotness_found(unsigned long pfn, unsigned int epoch);
 unsigned int hotness_retract(unsigned long pfn, unsigned int epoch, unsigned int shift);

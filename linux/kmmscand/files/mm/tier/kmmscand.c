@@ -93,6 +93,9 @@
 #define KMMSCAND_LONG_PASS	8
 #define KMMSCAND_MAX_STRETCH	6
 
+/* How often at the end of a round to try those whose mmap_lock is taken again */
+#define KMMSCAND_TRIES		8
+
 /* Rounds in which passes count as late after one that was */
 #define KMMSCAND_LATE_ROUNDS	16
 
@@ -116,7 +119,6 @@ nodemask_t kmmscand_slow_nodes __read_mostly;
 struct kmmscand_scanner {
 	struct task_struct *task;
 	int nid;
-	bool first;			/* advances the epoch */
 	unsigned int round;
 	unsigned int done;		/* rounds; the promoters read it, and these: */
 	unsigned int done_ms;		/* window with which the last one began */
@@ -135,7 +137,7 @@ struct kmmscand_scanner {
 
 struct kmmscand {
 	struct kmmscand_nodes nodes;
-	int first;			/* node of the first scanner */
+	int first;			/* node of the first scanner, which advances the epoch */
 	struct kmmscand_scanner *scanner[MAX_NUMNODES];
 	struct kpromoted *promoter[MAX_NUMNODES];
 };
@@ -193,18 +195,13 @@ unsigned int kmmscand_rounds(void)
 	return rounds;
 }
 
-/* Two looks must fit into an epoch. */
-static bool kmmscand_window_is_close(unsigned int window_ms)
-{
-	return 2 * window_ms <= READ_ONCE(kmmscand_tunables.scan_period_ms);
-}
-
 /* The window of a round that begins now; 0: no close visits */
 static unsigned int kmmscand_window_now(void)
 {
 	unsigned int window_ms = kpromoted_window_ms(&kmmscand->nodes.slow);
 
-	return kmmscand_window_is_close(window_ms) ? window_ms : 0;
+	/* Two looks must fit into an epoch. */
+	return 2 * window_ms <= READ_ONCE(kmmscand_tunables.scan_period_ms) ? window_ms : 0;
 }
 
 /**
@@ -397,8 +394,6 @@ static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
 	pass->since = pass->epoch;
 	pass->epoch = epoch;
 	pass->held_up = false;
-	pass->apart_ms = pass->number ? jiffies_to_msecs(jiffies - pass->started) << spread :
-					UINT_MAX;
 	pass->started = jiffies;
 	pass->ptes = 0;
 	pass->mapped = 0;
@@ -430,19 +425,13 @@ void kmmscand_pass_done(struct kmmscand_mm *state)
 		state->touched = pass->touched << pass->part;
 	/* The first scanner counts the epochs. */
 	if (pass->part && !state->shift && scale <= 1)
-		kmmscand->scanner[state->home]->hurry = kmmscand->scanner[state->home]->first;
+		kmmscand->scanner[state->home]->hurry = state->home == kmmscand->first;
 	state->due = pass->epoch + kmmscand_interval(state->part ? 0 : state->shift, scale);
 	pass->number++;
 	count_tier_events(KMMSCAND_MM_SCANNED, 1);
 	trace_kmmscand_pass(pass->epoch, hotness_epoch() - pass->epoch, pass->ptes,
 			    pass->skipped, pass->young, pass->hot, state->shift,
 			    pass->stale, pass->close);
-}
-
-/* Have the promoters found too little in this round?  Then they shall have more soon. */
-static bool kmmscand_window_grew(struct kmmscand_scanner *s)
-{
-	return s->round_ms && kmmscand_window_now() > s->round_ms;
 }
 
 /*
@@ -454,42 +443,13 @@ static unsigned long kmmscand_enough(void)
 	return max(kpromoted_affords(&kmmscand->nodes.slow) / (PMD_SIZE / PAGE_SIZE), 1UL);
 }
 
-/* A group that begins now may as well have the longer window. */
-static void kmmscand_grow_window(struct kmmscand_scanner *s)
-{
-	unsigned int window_ms = kmmscand_window_now();
-
-	if (s->close.nr || !s->close.window_ms || window_ms <= s->close.window_ms)
-		return;
-	s->close.window_ms = window_ms;
-	s->close.enough = kmmscand_enough();
-}
-
-/* Returns as kmmscand_scan() does. */
-static int kmmscand_visit_close(struct kmmscand_scanner *s, struct kmmscand_mm *state,
-				unsigned long deadline)
-{
-	int ret;
-
-	do {
-		kmmscand_grow_window(s);
-		ret = kmmscand_close_visit(&s->close, state, &s->cpu);
-	} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
-	return ret;
-}
-
-/* How long does it take to look at all?  In parts, longer than the pass has taken. */
-static unsigned int kmmscand_pass_ms(const struct kmmscand_pass *pass)
-{
-	return jiffies_to_msecs(jiffies - pass->started) << pass->part;
-}
-
 /* Returns -EBUSY if it was left because its mmap_lock was taken. */
 static int kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 			  struct kmmscand_mm *state)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	unsigned long deadline;
+	unsigned int msecs;
 	int ret;
 
 	/* It may have got a secondary MMU meanwhile. */
@@ -505,7 +465,14 @@ static int kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	/* Who does not get done shares the epoch with others of that kind. */
 	deadline = jiffies + msecs_to_jiffies(kmmscand_epoch_ms() / max(s->unfinished, 1U));
 	if (pass->close && s->close.window_ms) {
-		ret = kmmscand_visit_close(s, state, deadline);
+		do {
+			/* A group that begins now may as well have the longer window. */
+			if (!s->close.nr) {
+				s->close.window_ms = max(s->close.window_ms, kmmscand_window_now());
+				s->close.enough = kmmscand_enough();
+			}
+			ret = kmmscand_close_visit(&s->close, state, &s->cpu);
+		} while (!ret && time_before(jiffies, deadline) && !kthread_should_stop());
 	} else {
 		/* This one sleeps. */
 		if (s->close.nr)
@@ -518,13 +485,16 @@ static int kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	if (ret == 1 || ret == -ESRCH)
 		pass->next = 0;
 	if (ret == 1) {
+		/* How long does it take to look at all?  In parts, longer than this. */
+		msecs = jiffies_to_msecs(jiffies - pass->started) << pass->part;
 		if (!pass->held_up)
-			WRITE_ONCE(s->long_ms, max(s->long_ms, kmmscand_pass_ms(pass)));
+			WRITE_ONCE(s->long_ms, max(s->long_ms, msecs));
 		/* In close visits the last looks are still to come. */
 		if (!(pass->close && s->close.window_ms))
 			kmmscand_pass_done(state);
 	} else if (pass->next) {
-		s->unfinished_now++;
+		/* Once, however often it is tried in this round */
+		s->unfinished_now += !state->task;
 		if (!ret)
 			WRITE_ONCE(s->late, KMMSCAND_LATE_ROUNDS);
 	} else {
@@ -632,19 +602,34 @@ static void kmmscand_meet(struct kmmscand_scanner *s, struct task_struct *task,
 		cond_resched();
 }
 
-/* Once more those whose mmap_lock was taken, at the end of the round.  They are in mms.c still. */
+/*
+ * Once more those whose mmap_lock was taken, at the end of the round, and some times more if it
+ * still is.  They are in mms.c still.
+ */
 static void kmmscand_try_again(struct kmmscand_scanner *s)
 {
 	struct kmmscand_mm *state, *tmp;
+	int tries;
+	bool busy;
 
-	list_for_each_entry_safe(state, tmp, &s->again, again) {
-		list_del(&state->again);
-		if (!kthread_should_stop())
-			kmmscand_visit(s, state->task, state);
-		put_task_struct(state->task);
-		state->task = NULL;
-		if (s->close.nr && kmmscand_close_due(&s->close))
-			kmmscand_close_look(&s->close, &s->cpu);
+	for (tries = 0; tries < KMMSCAND_TRIES; tries++) {
+		list_for_each_entry_safe(state, tmp, &s->again, again) {
+			busy = !kthread_should_stop() &&
+			       kmmscand_visit(s, state->task, state) == -EBUSY;
+			if (s->close.nr && kmmscand_close_due(&s->close))
+				kmmscand_close_look(&s->close, &s->cpu);
+			if (busy && tries < KMMSCAND_TRIES - 1)
+				continue;
+			list_del(&state->again);
+			put_task_struct(state->task);
+			state->task = NULL;
+		}
+		if (list_empty(&s->again))
+			return;
+		if (!s->close.nr)
+			kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
+		else
+			cond_resched();
 	}
 }
 
@@ -668,7 +653,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	WRITE_ONCE(s->late, s->late - !!s->late);
 	/* Forgotten slowly: passes over large address spaces do not end in each round. */
 	WRITE_ONCE(s->long_ms, s->long_ms - s->long_ms / 32);
-	if (s->first)
+	if (s->nid == kmmscand->first)
 		kmmscand_lead(s);
 
 	kmmscand_procs_begin(&s->procs);
@@ -680,8 +665,7 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	met_all = kmmscand_procs_end(&s->procs);
 	kmmscand_try_again(s);
 	kmmscand_close_look(&s->close, &s->cpu);
-	if (met_all && !kthread_should_stop())
-		kmmscand_mms_drop(s->nid, s->round);
+	kmmscand_mms_drop(s->nid, s->round, met_all && !kthread_should_stop());
 	kmmscand_cpu_pay(&s->cpu, READ_ONCE(kmmscand_tunables.scan_cpu_pct));
 }
 
@@ -708,10 +692,12 @@ static int kmmscand_thread(void *data)
 		spent = jiffies - start;
 		/* Once at a time, or processes that take turns would keep epochs short for good. */
 		hurried = s->hurry && !hurried;
-		if (spent < period && !hurried)
-			kmmscand_sleep_unless(&s->cpu, jiffies_to_msecs(period - spent),
-					      kmmscand_window_grew(s) ||
-					      kmmscand_epoch_ms() != period_ms);
+		if (spent >= period || hurried)
+			continue;
+		/* Have the promoters found too little?  Then they shall have more soon. */
+		kmmscand_sleep_unless(&s->cpu, jiffies_to_msecs(period - spent),
+				      (s->round_ms && kmmscand_window_now() > s->round_ms) ||
+				      kmmscand_epoch_ms() != period_ms);
 	}
 	return 0;
 }
@@ -725,7 +711,7 @@ static void kmmscand_stop(void)
 
 	if (!kmmscand)
 		return;
-	kmmscand_cache_stop();
+	kmmscand_cache_run(NULL);
 	static_branch_disable(&kmmscand_key);
 	/* Each waits for the end of the slice or batch. */
 	for_each_node(nid) {
@@ -738,11 +724,8 @@ static void kmmscand_stop(void)
 		if (kmmscand->promoter[nid])
 			kpromoted_stop(kmmscand->promoter[nid]);
 	}
-	for_each_node(nid) {
-		if (kmmscand->scanner[nid])
-			kvfree(kmmscand->scanner[nid]->close.marked.marks);
+	for_each_node(nid)
 		kvfree(kmmscand->scanner[nid]);
-	}
 	kmmscand_mms_drop_all();
 	tier_promoter_put();
 	hotness_disable();
@@ -751,22 +734,16 @@ static void kmmscand_stop(void)
 	kmmscand = NULL;
 }
 
-static int kmmscand_add_scanner(int nid, bool first)
+static int kmmscand_add_scanner(int nid)
 {
 	struct kmmscand_scanner *s;
 
 	s = kvzalloc(sizeof(*s), GFP_KERNEL);
 	if (!s)
 		return -ENOMEM;
-	/* Without, more is looked at. */
-	s->close.marked.marks = kvmalloc_array(KMMSCAND_MARKS, sizeof(struct kmmscand_marks),
-					       GFP_KERNEL | __GFP_NOWARN);
-	if (s->close.marked.marks)
-		s->close.marked.max = KMMSCAND_MARKS;
 	s->nid = nid;
 	INIT_LIST_HEAD(&s->again);
-	s->first = first;
-	if (first)
+	if (kmmscand->first == NUMA_NO_NODE)
 		kmmscand->first = nid;
 	kmmscand->scanner[nid] = s;
 	return 0;
@@ -791,23 +768,22 @@ static int kmmscand_start_threads(void)
 {
 	struct kmmscand_nodes *nodes = &kmmscand->nodes;
 	struct kpromoted *promoter;
-	bool first = true;
 	int nid, err;
 
+	kmmscand->first = NUMA_NO_NODE;
 	atomic_long_set(&kmmscand_unseen[0], 0);
 	atomic_long_set(&kmmscand_unseen[1], 0);
 	/* All of them first: they look each other up; see kmmscand_home(). */
 	for_each_node_mask(nid, nodes->top) {
 		if (!node_state(nid, N_CPU))
 			continue;
-		err = kmmscand_add_scanner(nid, first);
+		err = kmmscand_add_scanner(nid);
 		if (err)
 			return err;
-		first = false;
 	}
 	/* Where no fast node has CPUs, one scanner does for all. */
-	if (first) {
-		err = kmmscand_add_scanner(first_node(nodes->top), true);
+	if (kmmscand->first == NUMA_NO_NODE) {
+		err = kmmscand_add_scanner(first_node(nodes->top));
 		if (err)
 			return err;
 	}
@@ -878,7 +854,7 @@ static int kmmscand_start(void)
 	}
 	kmmscand_slow_nodes = kmmscand->nodes.slow;
 	static_branch_enable(&kmmscand_key);
-	kmmscand_cache_start(&kmmscand->nodes);
+	kmmscand_cache_run(&kmmscand->nodes);
 	err = kmmscand_start_threads();
 	if (err)
 		kmmscand_stop();

@@ -8,8 +8,6 @@
 #include <linux/nodemask.h>
 #include <linux/types.h>
 
-#include "marks.h"
-
 struct mempolicy;
 struct mm_struct;
 struct target_vote;
@@ -73,8 +71,6 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @vote:	slot of the fast node that its pages should go to, see target.h
  * @held_up:	a visit ended because mmap_lock was taken
  * @started:	in jiffies
- * @apart_ms:	since the pass before began, in which all was looked at that is now
- * @marked:	marks of a close visit, or NULL: no use for them
  * @ptes:	entries looked at
  * @mapped:	of these, in the first walk
  * @skipped:	page tables skipped
@@ -102,8 +98,6 @@ struct kmmscand_pass {
 	u8 vote;
 	bool held_up;
 	unsigned long started;
-	unsigned int apart_ms;
-	struct kmmscand_marked *marked;
 	unsigned long ptes;
 	unsigned long mapped;
 	unsigned long skipped;
@@ -157,7 +151,7 @@ struct kmmscand_mm {
 
 struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 				    unsigned int round);
-void kmmscand_mms_drop(int nid, unsigned int round);
+void kmmscand_mms_drop(int nid, unsigned int round, bool met_all);
 void kmmscand_mms_drop_all(void);
 unsigned int kmmscand_next_shift(const struct kmmscand_mm *state);
 unsigned int kmmscand_interval(unsigned int shift, unsigned int scale);
@@ -172,8 +166,6 @@ struct kmmscand_piece {
 	unsigned long start;
 	unsigned long end;
 	bool last;			/* of its pass */
-	unsigned int marks;		/* the first of its marks, and the end of them */
-	unsigned int marks_end;
 	unsigned long huge;		/* huge pages that have been found, and are left */
 	unsigned long next;		/* where a look goes on that was held up */
 };
@@ -183,7 +175,6 @@ struct kmmscand_close {
 	unsigned long enough;		/* so many huge pages are not too many */
 	unsigned long huge;		/* that have been found in this group, and are left */
 	unsigned long begun;		/* the last walk over the group, in jiffies */
-	struct kmmscand_marked marked;
 	unsigned int nr;
 	struct kmmscand_piece piece[KMMSCAND_PIECES];
 };

@@ -23,14 +23,13 @@
  *
  * While there is room, what is promoted costs nothing but its migration.  Where a page has
  * to be demoted for it, more is asked for: two points above hot_threshold, and windows that
- * are short, or pages that are warm by chance are exchanged for others.  After a long time
- * without strain, what is on the fast node may be so cold that longer ones are tried.
+ * are short, or pages that are warm by chance are exchanged for others.
  *
  * When much more is warm than lately, other pages are hot than before, and as much as possible
  * is exchanged at once.  What was demoted of the groups whose pages these are was demoted rightly.
  *
  * What was promoted and demoted lately needs two points more, so that equally hot pages do not
- * take turns; some may come back without, as it may have been demoted by mistake.
+ * take turns.
  *
  * A target that stays full raises the threshold further (pressure).  If too many pages that
  * have been demoted are hot again soon, that is done only for the memory control groups for
@@ -110,18 +109,13 @@ struct kpromoted {
 	struct kpromoted_backoff backoff;
 	struct kpromoted_limits limits;
 	unsigned long exchange;		/* see kpromoted_exchange_update() */
-	unsigned long forgive;		/* see kpromoted_forgive() */
 	unsigned int window_ms;		/* that the scanners should use */
 	unsigned int round;		/* of the scanners, when the epoch began */
 	int news;			/* of the table, in the last epoch */
 	unsigned int recounts;		/* in how many epochs to look at it without any */
 	bool rest;			/* not all that was hot enough has been promoted */
 	bool exchanging;		/* there is no room but what demotion makes */
-	bool strained;			/* less is wanted than could be found */
-	bool reserved;			/* by most of the groups */
-	bool careful;			/* most of the groups have been strained lately */
-	unsigned int tested;		/* epochs since the exchange has grown */
-	unsigned int patience;		/* epochs of exchange without strain */
+	bool reserved;			/* of most groups less is wanted than could be found */
 	u64 page_ns;			/* average CPU time per page */
 	long tokens;			/* base pages that the bandwidth allows now */
 	unsigned long refilled;		/* in jiffies */
@@ -444,6 +438,9 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 		if (end > done || stats.moved)
 			tries = 0;
 		work->moved += stats.moved;
+		/* What may not move is not at the cost of what may. */
+		work->left += stats.refused;
+		p->tokens += stats.refused;
 		tried = stats.moved + stats.isolate + stats.busy + stats.nomem + stats.skipped +
 			stats.refused;
 		/* What has been freed meanwhile, or may not move, is no reason to do less. */
@@ -489,7 +486,9 @@ static unsigned int kpromoted_longest(void)
 /* The longest window that is of use */
 static unsigned int kpromoted_most(struct kpromoted *p)
 {
-	return kpromoted_window_most(kpromoted_longest(), p->exchanging, p->patience);
+	unsigned int longest = kpromoted_longest();
+
+	return p->exchanging ? kpromoted_window_exchange(longest) : longest;
 }
 
 static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
@@ -504,7 +503,7 @@ static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 /* Ask for more, or less, of each group.  Returns what is regretted. */
 static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool relent)
 {
-	unsigned long demoted, warm = 0, strained = 0, careful = 0;
+	unsigned long demoted, warm = 0, strained = 0;
 	enum kpromoted_regret regret;
 	int i;
 
@@ -523,16 +522,11 @@ static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool re
 		warm += found->warm;
 		if (p->owner[i].pressure.score || p->owner[i].pressure.left)
 			strained += found->warm;
-		if (p->owner[i].pressure.hold)
-			careful += found->warm;
 		found->warm = 0;
 	}
 	/* Of most pages less is wanted than could be found.  Nothing warm says nothing. */
-	if (warm) {
+	if (warm)
 		p->reserved = strained > warm / 2;
-		p->careful = careful > warm / 2;
-	}
-	p->strained = p->pressure.score || p->pressure.left || p->reserved;
 	return regret;
 }
 
@@ -541,9 +535,8 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 			    unsigned long room, unsigned long warm)
 {
 	unsigned long exchanged = work->moved - min(work->moved, room);
-	unsigned long before = p->exchange;
 	enum kpromoted_regret regret;
-	bool relent, careful, troubled;
+	bool relent;
 
 	if (target_matters())
 		exchanged = work->exchanged;
@@ -559,15 +552,9 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 				  p->window_ms < kpromoted_most(p));
 	tier_bounces_age();
 	regret = kpromoted_adapt_groups(p, relent);
-	careful = p->careful && p->tested < KPROMOTED_EXCHANGE_TEST;
 	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
 						kpromoted_exchange_most(work->target),
-						work->full, regret, careful);
-	p->tested = p->exchange > before ? 0 : p->tested + 1;
-	troubled = work->full || regret != KPROMOTED_REGRETS_FEW;
-	if (troubled)
-		p->patience = 0;
-	p->forgive = kpromoted_forgive(p->forgive, p->exchanging, troubled || p->strained);
+						work->full, regret);
 	/* What is exchanged has to be hotter. */
 	if (regret != KPROMOTED_REGRETS_FEW)
 		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
@@ -642,7 +629,6 @@ static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 {
 	struct hotness_cursor cursor = {
 		.since = work->since, .groups = &p->groups, .limits = work->limits,
-		.forgive = &p->forgive,
 	};
 	unsigned long pages, batch;
 	unsigned int nr, i;
@@ -731,7 +717,6 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	}
 	room = tier_target_headroom(work.target);
 	p->exchanging = numa_demotion_enabled && !kpromoted_has_room(work.target);
-	p->patience = kpromoted_patience(p->patience, p->exchanging);
 	/* To walk over the table for nothing costs more than all else here. */
 	if (!kpromoted_news(p)) {
 		kpromoted_see_changes(p, 0);
@@ -740,7 +725,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	}
 	p->groups.warm_score = least;
 	p->groups.regret_score = kpromoted_regret_score(least);
-	least = kpromoted_least_score(least, p->exchanging);
+	if (p->exchanging)
+		least = p->groups.regret_score;
 	p->groups.min_score = least;
 	/* What is bound to a full node shall not raise the threshold for others. */
 	kpromoted_room(p, work.target);
@@ -780,7 +766,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	 * Only what the scanners have found since says something about the window.
 	 * Under pressure too little is wanted rather than found.
 	 */
-	if (scanned && (wanted > budget || !p->strained))
+	if (scanned && (wanted > budget ||
+			!(p->pressure.score || p->pressure.left || p->reserved)))
 		kpromoted_ask_window(p, kpromoted_window(kpromoted_window_ms(&p->nodes.slow),
 							 kpromoted_longest(),
 							 kpromoted_most(p), kmmscand_late(),

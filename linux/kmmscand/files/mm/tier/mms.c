@@ -58,17 +58,6 @@
 static DEFINE_HASHTABLE(kmmscand_mms, 8);
 static DEFINE_MUTEX(kmmscand_mms_mutex);
 
-static struct kmmscand_mm *kmmscand_mm_find(struct mm_struct *mm)
-{
-	struct kmmscand_mm *state;
-
-	hash_for_each_possible(kmmscand_mms, state, node, (unsigned long)mm) {
-		if (state->pass.mm == mm)
-			return state;
-	}
-	return NULL;
-}
-
 /* Is it for scanner @nid to visit?  @home is where its process runs now. */
 static bool kmmscand_mm_is_ours(struct kmmscand_mm *state, int nid, int home,
 				unsigned int round)
@@ -107,7 +96,10 @@ struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 	struct kmmscand_mm *state;
 
 	mutex_lock(&kmmscand_mms_mutex);
-	state = kmmscand_mm_find(mm);
+	hash_for_each_possible(kmmscand_mms, state, node, (unsigned long)mm) {
+		if (state->pass.mm == mm)
+			break;
+	}
 	if (state) {
 		if (!kmmscand_mm_is_ours(state, nid, home, round))
 			state = NULL;
@@ -136,10 +128,11 @@ static void kmmscand_mm_free(struct kmmscand_mm *state)
 
 /**
  * kmmscand_mms_drop - forget the address spaces that have gone
- * @nid:   scanner that asks, at the end of a round
- * @round: of the scanner
+ * @nid:     scanner that asks, at the end of a round
+ * @round:   of the scanner
+ * @met_all: what was not met in this round has gone; or else only what nobody uses any more
  */
-void kmmscand_mms_drop(int nid, unsigned int round)
+void kmmscand_mms_drop(int nid, unsigned int round, bool met_all)
 {
 	struct kmmscand_mm *state;
 	struct hlist_node *tmp;
@@ -148,6 +141,8 @@ void kmmscand_mms_drop(int nid, unsigned int round)
 	mutex_lock(&kmmscand_mms_mutex);
 	hash_for_each_safe(kmmscand_mms, i, tmp, state, node) {
 		if (state->home != nid || state->round == round)
+			continue;
+		if (!met_all && atomic_read(&state->pass.mm->mm_users))
 			continue;
 		/* It may have come after we had passed its process id: once more. */
 		if (state->moved) {

@@ -64,35 +64,6 @@ static inline unsigned int kpromoted_window_exchange(unsigned int period_ms)
 	return max(kpromoted_window_longest(period_ms) / 2, kpromoted_window_least(period_ms));
 }
 
-/* Epochs without strain after which pages are exchanged that are accessed now and then */
-#define KPROMOTED_PATIENCE	128U
-
-/**
- * kpromoted_patience - for how many epochs have pages been exchanged?
- * @patience:  until now
- * @exchanging: the fast node has no room, and kswapd demotes
- *
- * Return: at most KPROMOTED_PATIENCE.  Who finds a strain begins again with 0.
- */
-static inline unsigned int kpromoted_patience(unsigned int patience, bool exchanging)
-{
-	return exchanging ? min(patience + 1, KPROMOTED_PATIENCE) : 0;
-}
-
-/**
- * kpromoted_window_most - the longest window that is of use
- * @period_ms:	scan period
- * @exchanging:	as in kpromoted_patience()
- * @patience:	from there
- */
-static inline unsigned int kpromoted_window_most(unsigned int period_ms, bool exchanging,
-						 unsigned int patience)
-{
-	if (exchanging && patience < KPROMOTED_PATIENCE)
-		return kpromoted_window_exchange(period_ms);
-	return period_ms;
-}
-
 /**
  * kpromoted_regret_score - the score that a page needs to be worth an exchange
  * @least: score that is needed where there is room
@@ -104,12 +75,6 @@ static inline unsigned int kpromoted_window_most(unsigned int period_ms, bool ex
 static inline unsigned int kpromoted_regret_score(unsigned int least)
 {
 	return min(least + 2, (unsigned int)HOTNESS_MAX_SCORE);
-}
-
-/* The score that a page needs, by whether another one has to go for it */
-static inline unsigned int kpromoted_least_score(unsigned int least, bool exchanging)
-{
-	return exchanging ? kpromoted_regret_score(least) : least;
 }
 
 /**
@@ -367,7 +332,7 @@ struct kpromoted_steady {
 /**
  * kpromoted_changed - are other pages hot than before?
  * @steady:     updated
- * @exchanging: as in kpromoted_patience(); else there is nothing to regret
+ * @exchanging: the fast node has no room, and kswapd demotes; else there is nothing to regret
  * @window_ms:  in which pages were found
  * @warm:       base pages that were
  *
@@ -410,27 +375,8 @@ static inline bool kpromoted_changed(struct kpromoted_steady *steady, bool excha
 /* Who has promoted one page in so many lately is to blame for what is regretted. */
 #define KPROMOTED_BLAME_SHARE	4
 
-/**
- * kpromoted_promoted - average of the last epochs
- * @average: until now
- * @news:    base pages that were promoted in this one
- */
-static inline unsigned long kpromoted_promoted(unsigned long average, unsigned long news)
-{
-	return average * 7 / 8 + news;
-}
-
-/* Is a group to blame for what is regretted?  @promoted is its part of @all. */
-static inline bool kpromoted_to_blame(unsigned long promoted, unsigned long all)
-{
-	return tier_fault(BLAME) || (promoted && promoted >= all / KPROMOTED_BLAME_SHARE);
-}
-
 /* Base pages (or one larger folio) to promote before CPU time is looked at again */
 #define KPROMOTED_BATCH		512UL
-
-/* Epochs after which regrets show, if there was a strain lately */
-#define KPROMOTED_EXCHANGE_TEST	4
 
 /**
  * kpromoted_exchange_update - how much to exchange in the next epoch?
@@ -439,20 +385,19 @@ static inline bool kpromoted_to_blame(unsigned long promoted, unsigned long all)
  * @most:     base pages that may be exchanged in an epoch
  * @full:     demotion could not keep up
  * @regret:   too much of what is demoted for it is as hot
- * @careful:  it is not known yet how it went since it has grown
  *
  * Return: four times as many if that much was wanted and went well, a quarter if it did
  * not; at least a batch.
  */
 static inline unsigned long
 kpromoted_exchange_update(unsigned long exchange, unsigned long used, unsigned long most,
-			  bool full, enum kpromoted_regret regret, bool careful)
+			  bool full, enum kpromoted_regret regret)
 {
 	if (regret != KPROMOTED_REGRETS_FEW)
 		exchange /= 4;
 	else if (full)
 		exchange = min(exchange, used);
-	else if (used >= exchange && !careful)
+	else if (used >= exchange)
 		exchange = min(4 * exchange, most);
 	return max(exchange, KPROMOTED_BATCH);
 }
@@ -470,33 +415,6 @@ kpromoted_regret_left(enum kpromoted_regret regret, unsigned long exchange)
 	if (regret == KPROMOTED_REGRETS_MANY && exchange <= KPROMOTED_BATCH)
 		return KPROMOTED_REGRETS_TOO_MANY;
 	return regret;
-}
-
-/* It takes so many epochs until a batch may come back. */
-#define KPROMOTED_FORGIVE_EPOCHS	32
-
-/**
- * kpromoted_forgive - how many pages may come back as if they had not been demoted lately?
- * @forgive:    base pages, what is left of the epochs before
- * @exchanging: as in kpromoted_patience(); else all that is asked of them can be reached
- * @troubled:   less is wanted than could be found, or demotion could not keep up, or has chosen
- *              badly
- *
- * Who has been promoted and demoted lately needs more points, at the longest intervals more
- * than there are.  That stops equally hot pages from taking turns, but also keeps away what
- * reclaim has demoted by mistake: now and then it takes many hot pages at once, presumably
- * because the processor has their translations in its TLB and does not walk the page tables.
- * The two look alike, so some are tried all the time, so few that it does not matter if they
- * are demoted again.
- *
- * Return: base pages, a batch at most.
- */
-static inline unsigned long kpromoted_forgive(unsigned long forgive, bool exchanging,
-					      bool troubled)
-{
-	if (!exchanging || troubled)
-		return 0;
-	return min(forgive + KPROMOTED_BATCH / KPROMOTED_FORGIVE_EPOCHS, KPROMOTED_BATCH);
 }
 
 /* Points that are asked for beyond the threshold, because more is hot than fits */
@@ -582,7 +500,7 @@ struct kpromoted_owner {
 /**
  * kpromoted_excused - may the demotion of a group's pages not be regretted?
  * @owner:	updated
- * @exchanging: as in kpromoted_patience()
+ * @exchanging: as in kpromoted_changed()
  * @window_ms:  in which pages were found
  * @warm:	base pages of the group that were
  *
@@ -616,13 +534,15 @@ static inline void kpromoted_owners_update(struct kpromoted_owner *owner,
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
-		owner[i].promoted = kpromoted_promoted(owner[i].promoted,
-						       promoted[i] - owner[i].promoted_seen);
+		owner[i].promoted = owner[i].promoted * 7 / 8 +
+				    (promoted[i] - owner[i].promoted_seen);
 		owner[i].promoted_seen = promoted[i];
 		all += owner[i].promoted;
 	}
 	for (i = 0; i < nr; i++) {
-		bool blame = kpromoted_to_blame(owner[i].promoted, all);
+		bool blame = tier_fault(BLAME) ||
+			     (owner[i].promoted &&
+			      owner[i].promoted >= all / KPROMOTED_BLAME_SHARE);
 
 		kpromoted_pressure_update(&owner[i].pressure, false,
 					  blame ? regret : KPROMOTED_REGRETS_FEW, relent,

@@ -35,7 +35,8 @@ static struct task_struct *procs_last(struct kmmscand_procs *procs)
 	if (!i)
 		return &init_task;
 	while (i--) {
-		if (pid_alive(procs->leader[i]))
+		/* When another thread calls exec() it takes the leader's place in the list. */
+		if (pid_alive(procs->leader[i]) && thread_group_leader(procs->leader[i]))
 			return procs->leader[i];
 	}
 	procs->restarts++;

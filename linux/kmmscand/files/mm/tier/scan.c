@@ -51,9 +51,6 @@
  *    an epoch, or what was cleared at its beginning would have no time until the next
  *    pass, if that follows at once.  That is the TLB of the host: what a KVM guest's vCPU has
  *    cached of the secondary MMU is not flushed.
- *  - In the later walks of a close visit only those entries are read that had been
- *    accessed before the first one (marks.h).  Then nothing is known of the others, and the
- *    bit of the upper-level entry is left alone.
  *  - A bit that nobody has cleared is as old as the mapping.  So the first pass
  *    only clears; what a bit says is known from the second on.  Where a window is
  *    used, it is known from the first one on.
@@ -414,58 +411,6 @@ static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned lo
 	return pmd_present(val) && !pmd_trans_huge(val) && (!pmd_young(val) || tier_fault(SKIP));
 }
 
-/*
- * What is marked, in one of the later looks, or NULL: all is to be looked at.
- *
- * MGLRU leaves the TLB as it is when it clears bits, so what is hot may look as if it had not been
- * accessed since.  After its walks over page tables, marks are not used.  What it clears
- * around a page that it asks about (lru_gen_look_around()) may be missed in this visit.
- */
-static struct kmmscand_marks *kmmscand_marks(struct kmmscand_walk *w, struct mm_struct *mm,
-					     unsigned long addr)
-{
-	struct kmmscand_pass *pass = w->pass;
-
-	if ((w->look != KMMSCAND_FIRST && w->look != KMMSCAND_SECOND) || !pass->marked ||
-	    mm_has_notifiers(mm) || (int)(READ_ONCE(kmmscand_table_aged) - pass->seen) >= 0)
-		return NULL;
-	return kmmscand_marks_find(pass->marked, addr);
-}
-
-/* Look at the entry of a slow page, which may have been accessed. */
-static __always_inline bool kmmscand_slow(struct kmmscand_walk *w, struct vm_area_struct *vma,
-					  unsigned long addr, pte_t *pte, struct folio *folio)
-{
-	if (!ptep_clear_young_notify(vma, addr, pte))
-		return false;
-	kmmscand_accessed(w, folio);
-	return true;
-}
-
-/*
- * Look at what is marked only.  Nothing is known of other entries, so the Accessed bit of the
- * upper-level entry is left alone.
- */
-static noinline void kmmscand_look_marked(struct kmmscand_walk *w, struct vm_area_struct *vma,
-					  pte_t *start_pte, unsigned long start,
-					  unsigned long end, const struct kmmscand_marks *marks)
-{
-	unsigned int i;
-
-	for_each_set_bit(i, marks->young, (end - start) >> PAGE_SHIFT) {
-		unsigned long addr = start + i * PAGE_SIZE;
-		pte_t ptent = ptep_get(start_pte + i);
-		struct folio *folio;
-
-		w->pass->ptes++;
-		if (!pte_present(ptent) || !pte_young(ptent))
-			continue;
-		folio = kmmscand_folio(w, vma, addr, ptent);
-		if (kmmscand_folio_slow(w, folio))
-			kmmscand_slow(w, vma, addr, start_pte + i, folio);
-	}
-}
-
 /**
  * kmmscand_policy_nodes - nodes that a policy lets us move pages to
  * @pol:   NULL for the default; kept by the caller
@@ -506,9 +451,9 @@ void kmmscand_task_policy(struct kmmscand_pass *pass)
 	nodes_clear(pass->cpuset);
 	nodes_clear(pass->policy);
 	for_each_node_mask(nid, pass->nodes->top) {
-		if (tier_cpuset_allows(pass->mm, nid))
+		if (!tier_mm_refuses(pass->mm, nid, false))
 			node_set(nid, pass->cpuset);
-		if (tier_mm_allows(pass->mm, nid))
+		if (!tier_mm_refuses(pass->mm, nid, true))
 			node_set(nid, pass->policy);
 	}
 }
@@ -556,7 +501,6 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
 	unsigned long start = addr, absent = 0;
 	bool other, notifiers, quiet = w->slow_len;
-	struct kmmscand_marks *marks;
 	pte_t *start_pte, *pte;
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
@@ -573,9 +517,6 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		w->pass->skipped += !other && w->look != KMMSCAND_AGAIN;
 		return kmmscand_skip(w);
 	}
-	marks = kmmscand_marks(w, vma->vm_mm, addr);
-	if (marks && bitmap_empty(marks->young, PTRS_PER_PTE))
-		return kmmscand_skip(w);
 	if (w->by_index && !kmmscand_allowed(w, vma, addr))
 		return kmmscand_skip(w);
 	w->budget--;
@@ -611,13 +552,6 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	 */
 	__acquire(RCU);		/* for sparse; the former lacks it */
 	kmmscand_start_table(w);
-	if (marks) {
-		kmmscand_look_marked(w, vma, start_pte, addr, end, marks);
-		pte_unmap_unlock(start_pte, ptl);
-		return 0;
-	}
-	if (w->look == KMMSCAND_CLEAR && w->pass->marked)
-		marks = kmmscand_marks_add(w->pass->marked, start);
 	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
 		pte_t ptent = ptep_get(pte);
 		struct folio *folio;
@@ -635,9 +569,8 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			continue;
 		}
 		folio = kmmscand_folio(w, vma, addr, ptent);
-		if (kmmscand_folio_slow(w, folio) && kmmscand_slow(w, vma, addr, pte, folio) &&
-		    marks)
-			__set_bit((addr - start) >> PAGE_SHIFT, marks->young);
+		if (kmmscand_folio_slow(w, folio) && ptep_clear_young_notify(vma, addr, pte))
+			kmmscand_accessed(w, folio);
 	}
 #ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
 	/*

@@ -190,12 +190,6 @@ u8 target_aim(unsigned int vote, const nodemask_t *allowed)
 	return best ? best | TARGET_STRICT : 0;
 }
 
-/* The slot that a thread votes for; it may move any time. */
-static unsigned int target_of_thread(struct task_struct *t)
-{
-	return target_slot(cpu_to_node(task_cpu(t)));
-}
-
 /*
  * CPU time that a thread has used since the last vote.  Threads are met in the order of
  * the list in which they were met before; new ones come last.
@@ -243,7 +237,8 @@ static void target_ask(struct target_vote *vote, struct task_struct *task)
 		/* A snapshot, which is some ticks old at most */
 		seen[nr].time = READ_ONCE(t->se.sum_exec_runtime) >> TARGET_TIME_SHIFT;
 		time = target_used(vote, &next, t, seen[nr].time);
-		used[target_of_thread(t)] += time;
+		/* It may move any time. */
+		used[target_slot(cpu_to_node(task_cpu(t)))] += time;
 		sum += time;
 		nr++;
 	}
@@ -278,14 +273,6 @@ void target_free(struct kmmscand_mm *state)
 	state->vote = NULL;
 }
 
-/* Time that has to be between votes.  Until the first one, pages are not even counted. */
-static u64 target_pause_ns(const struct target_vote *vote)
-{
-	unsigned int msecs = READ_ONCE(kmmscand_tunables.scan_period_ms) / 2;
-
-	return (u64)(vote->valid ? msecs : min(msecs, TARGET_FIRST_MS)) * NSEC_PER_MSEC;
-}
-
 /**
  * target_vote - ask the threads of a process where its pages should go
  * @state: its address space
@@ -299,6 +286,7 @@ void target_vote(struct kmmscand_mm *state, struct task_struct *task)
 {
 	struct kmmscand_pass *pass = &state->pass;
 	struct target_vote *vote = state->vote;
+	unsigned int pause;
 
 	pass->vote = TARGET_ANY;
 	if (!target_matters() || tier_fault(VOTE)) {
@@ -311,7 +299,11 @@ void target_vote(struct kmmscand_mm *state, struct task_struct *task)
 		if (!vote)
 			return;
 	}
-	if (ktime_get_ns() - vote->when > target_pause_ns(vote))
+	/* Time that has to be between votes.  Until the first one, pages are not even counted. */
+	pause = READ_ONCE(kmmscand_tunables.scan_period_ms) / 2;
+	if (!vote->valid)
+		pause = min(pause, TARGET_FIRST_MS);
+	if (ktime_get_ns() - vote->when > (u64)pause * NSEC_PER_MSEC)
 		target_ask(vote, task);
 	pass->vote = vote->valid ? target_winner(vote->votes) : TARGET_WAIT;
 	if (pass->vote == TARGET_ANY)

@@ -56,7 +56,7 @@ static int together_thread(void *data)
 		recorded = 0;
 		for (i = 0; i < TOGETHER_FRAMES; i++) {
 			hotness_aim(all->pfn + i, all->epoch, true, scanner->aim, true);
-			recorded += !!hotness_touch_close(all->pfn + i, all->epoch, true, 0);
+			recorded += !!kunit_touch_close(all->pfn + i, all->epoch, true, 0);
 		}
 		atomic_add(recorded, &all->recorded);
 		atomic_inc_return_release(&all->done);
@@ -117,7 +117,7 @@ static void together_look(struct kunit *test, struct together *all)
 	for (i = 0; i < TOGETHER_FRAMES; i++) {
 		hotness_forget(all->pfn + i, 1);
 		hotness_aim(all->pfn + i, all->epoch, false, 1 | TARGET_STRICT, true);
-		hotness_touch_close(all->pfn + i, all->epoch, false, 0);
+		kunit_touch_close(all->pfn + i, all->epoch, false, 0);
 	}
 	KUNIT_EXPECT_EQ(test, together_select(test, 1 | TARGET_STRICT), TOGETHER_FRAMES);
 
@@ -195,7 +195,7 @@ static void closed_test(struct kunit *test)
 	hotness_aim(pfn + 2, hotness_epoch(), true, 2 | TARGET_STRICT, true);
 	hotness_aim(pfn + 3, hotness_epoch(), true, TARGET_ANY, true);
 	for (i = 0; i < 4; i++)
-		hotness_touch(pfn + i, 0);
+		kunit_touch(pfn + i, 0);
 
 	KUNIT_EXPECT_EQ(test, counted(test, groups, 0), 4);
 	KUNIT_EXPECT_EQ(test, counted(test, groups, BIT(1)), 3);
@@ -226,7 +226,7 @@ static void bound_test(struct kunit *test)
 	hotness_next_epoch();
 	for (i = 0; i < 3; i++) {
 		hotness_aim(pfn + i, hotness_epoch(), true, 1 | TARGET_STRICT, true);
-		hotness_touch(pfn + i, 0);
+		kunit_touch(pfn + i, 0);
 	}
 	hotness_next_epoch();
 	/* Somebody wants it elsewhere, somebody wants it there, nobody else maps it. */
@@ -234,7 +234,7 @@ static void bound_test(struct kunit *test)
 	hotness_aim(pfn + 1, hotness_epoch(), true, 1, true);
 	hotness_aim(pfn + 2, hotness_epoch(), true, 2, false);
 	for (i = 0; i < 3; i++)
-		hotness_touch(pfn + i, 0);
+		kunit_touch(pfn + i, 0);
 
 	hotness_count(first_memory_node, &histogram, NULL, NULL);
 	cursor.since = histogram.since;

@@ -74,6 +74,7 @@ bool tier_would_bounce(int nid, unsigned long pfn);
 unsigned long tier_moved_pages(int nid, unsigned long *promoted);
 bool __tier_wants_headroom(int nid);
 bool __tier_headroom_rests(int nid);
+int tier_kswapd_order(int nid, int order);
 bool tier_only_promotion(int nid, bool above_low, bool above_high);
 void tier_headroom_failed(int nid);
 bool tier_keeps(struct folio *folio);
@@ -151,6 +152,11 @@ static inline bool tier_is_active(void)
 static inline bool tier_headroom_rests(int nid)
 {
 	return false;
+}
+
+static inline int tier_kswapd_order(int nid, int order)
+{
+	return order;
 }
 
 static inline bool tier_only_promotion(int nid, bool above_low, bool above_high)

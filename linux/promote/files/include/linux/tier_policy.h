@@ -42,19 +42,23 @@ struct folio *tier_alloc_dst(struct folio *src, unsigned long private);
 bool __tier_may_unmap(struct vm_area_struct *vma, unsigned long addr, struct folio *folio,
 		      int nid);
 bool __tier_wait_promotions(void);
-bool tier_mm_allows(struct mm_struct *mm, int nid);
-bool tier_cpuset_allows(struct mm_struct *mm, int nid);
+bool tier_mm_refuses(struct mm_struct *mm, int nid, bool policies);
 
 /**
  * tier_mm_inherit_policy - a new address space gets policies with what it is a copy of
  * @mm:   new
  * @from: of the process that forks or calls exec
  *
- * Context: any; more than once if policies are copied after the first time.
+ * Context: before anybody can find a page by @mm; for policies of VMAs with mmap_lock of @from
+ * held for writing.
  */
 static inline void tier_mm_inherit_policy(struct mm_struct *mm, const struct mm_struct *from)
 {
-	mm->flags |= READ_ONCE(from->flags) & MMF_TIER_POLICY_MASK;
+	unsigned long bits = READ_ONCE(from->flags) & MMF_TIER_POLICY_MASK;
+
+	/* Others may change other bits of it. */
+	if (bits & ~mm->flags)
+		set_mask_bits(&mm->flags, 0, bits);
 }
 
 /**
@@ -99,22 +103,24 @@ static inline unsigned int tier_unmap_flags(new_folio_t *alloc, struct folio *ds
 }
 
 /**
- * tier_may_unmap - does a mapping allow that its folio is promoted?
- * @vma:   of the mapping
- * @addr:  of the mapping
+ * tier_may_unmap - does a VMA allow that a folio is promoted?
+ * @vma:   that maps some of the folio
+ * @addr:  the first of these mappings; one answer stands for all
  * @folio: locked
  * @flags: of try_to_migrate()
+ * @asked: false at first
  *
  * A nop while nothing can be promoted.
  *
  * Context: an rmap walk, under the page-table lock.
- * Return: true if it does, or if this is no promotion.
+ * Return: true if it does, or has been asked, or if this is no promotion.
  */
 static inline bool tier_may_unmap(struct vm_area_struct *vma, unsigned long addr,
-				  struct folio *folio, unsigned int flags)
+				  struct folio *folio, unsigned int flags, bool *asked)
 {
-	if (!static_branch_unlikely(&tier_move_key) || !(flags & TTU_TIER_MASK))
+	if (!static_branch_unlikely(&tier_move_key) || *asked || !(flags & TTU_TIER_MASK))
 		return true;
+	*asked = true;
 	return __tier_may_unmap(vma, addr, folio, (flags >> TTU_TIER_SHIFT) - 1);
 }
 
@@ -140,7 +146,7 @@ static inline unsigned int tier_unmap_flags(new_folio_t *alloc, struct folio *ds
 }
 
 static inline bool tier_may_unmap(struct vm_area_struct *vma, unsigned long addr,
-				  struct folio *folio, unsigned int flags)
+				  struct folio *folio, unsigned int flags, bool *asked)
 {
 	return true;
 }

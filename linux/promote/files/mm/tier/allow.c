@@ -23,11 +23,14 @@
  * arrives that the new policy forbids, and pages that arrived before can be found and moved
  * (MPOL_MF_MOVE, cpuset.mems).  mbind(2) looks for such pages before it sets the policy, but
  * holds mmap_lock for writing; a mapping with the bit below is not asked without that lock.
+ * Nobody waits where no page would be moved anyway: for a cpuset without memory_migrate (control
+ * groups v1) a batch that is under way may still arrive.
  *
  * Cost.  Two bits in mm->flags say that a task of the address space has a policy, or a VMA.
  * Without them, without cpusets and without shmem, a mapping is asked by testing the bits.
  * The bits are set whether promotion is on or not, inherited by fork and exec, and never
- * cleared.  With policies of tasks, each thread is looked at, up to TIER_ALLOW_THREADS.
+ * cleared.  With policies of tasks each thread is looked at, up to TIER_ALLOW_THREADS.  A VMA is
+ * asked once for each folio, however many entries map it.
  *
  * Locking.  The caller holds the rmap lock (i_mmap_rwsem or anon_vma) for reading, which keeps
  * the VMA, and the page-table lock.  So everything else is only tried: mmap_lock for the
@@ -59,7 +62,7 @@
 #include "fault.h"
 
 /* Threads of an address space that are asked for their policy; with more it is left alone */
-#define TIER_ALLOW_THREADS	64
+#define TIER_ALLOW_THREADS	1024
 
 /* Batches that are being migrated, to find the one of the running task */
 static LIST_HEAD(tier_flights);
@@ -80,119 +83,122 @@ static bool tier_policy_allows(const struct mempolicy *pol, int nid)
 	}
 }
 
-#ifdef CONFIG_MEMCG
-/* A task that uses the address space; under RCU */
-static bool tier_task_allows(struct task_struct *task, int nid)
-{
-	bool allowed;
-
-	/* Its holder may wait for a page-table lock in a fault: only tried. */
-	if (!spin_trylock(&task->alloc_lock))
-		return false;
-	allowed = (!task->mempolicy || tier_policy_allows(task->mempolicy, nid)) &&
-		  (!cpusets_enabled() || node_isset(nid, task->mems_allowed));
-	spin_unlock(&task->alloc_lock);
-	return allowed;
-}
-
-/*
- * Do all threads allow it?  A new one has a copy of the policy of the thread that clones it,
- * which cannot change its own meanwhile; but by the time it is in the list that one may have.
- * mm_users has it already, so in case of doubt the numbers differ.
- */
-static bool tier_threads_allow(struct mm_struct *mm, struct task_struct *owner, int nid)
-{
-	struct task_struct *t;
-	int seen = 0;
-
-	for_each_thread(owner, t) {
-		if (READ_ONCE(t->mm) != mm)
-			continue;
-		if (++seen > TIER_ALLOW_THREADS || !tier_task_allows(t, nid))
-			return false;
-	}
-	/* Others than threads of the owner use it: processes that share it, /proc, ... */
-	return seen == atomic_read(&mm->mm_users);
-}
-
-static bool tier_owner_allows(struct mm_struct *mm, int nid)
-{
-	struct task_struct *owner;
-	bool allowed = false;
-
-	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	if (!owner)
-		;	/* it is exiting */
-	else if (test_bit(MMF_TIER_TASK_POLICY, &mm->flags))
-		allowed = tier_threads_allow(mm, owner, nid);
-	else
-		allowed = tier_task_allows(owner, nid);
-	rcu_read_unlock();
-	return allowed;
-}
-#else
-static bool tier_owner_allows(struct mm_struct *mm, int nid)
-{
-	return false;
-}
-#endif
-
-/**
- * tier_mm_allows - do the tasks of an address space allow a node, by policy and cpuset?
- * @mm:  address space; mm_count is enough
- * @nid: node
- *
- * What its VMAs say comes before the policies of tasks, but never before the cpuset.
- *
- * Context: any but hard interrupts.
- * Return: true if they do.
- */
-bool tier_mm_allows(struct mm_struct *mm, int nid)
-{
-	if (tier_fault(ALLOW))
-		return true;
-	if (!test_bit(MMF_TIER_TASK_POLICY, &mm->flags) && !cpusets_enabled())
-		return true;
-	return tier_owner_allows(mm, nid);
-}
-
-/**
- * tier_cpuset_allows - does the cpuset of an address space's owner allow a node?
- * @mm:  address space; mm_count is enough
- * @nid: node
- *
- * For a VMA that has a policy, which comes before those of tasks.
- *
- * Context: any but hard interrupts.
- * Return: true if it does.
- */
-bool tier_cpuset_allows(struct mm_struct *mm, int nid)
-{
-#ifdef CONFIG_MEMCG
-	struct task_struct *owner;
-	bool allowed = false;
-
-	if (!cpusets_enabled())
-		return true;
-	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	if (owner && spin_trylock(&owner->alloc_lock)) {
-		allowed = node_isset(nid, owner->mems_allowed);
-		spin_unlock(&owner->alloc_lock);
-	}
-	rcu_read_unlock();
-	return allowed;
-#else
-	return !cpusets_enabled();
-#endif
-}
-
 enum tier_answer {
 	TIER_NO_POLICY,
 	TIER_ALLOWS,
 	TIER_REFUSES,
+	TIER_NOT_KNOWN,
 };
+
+/* The cpuset of the owner of an address space */
+static enum tier_answer tier_cpuset_answer(struct mm_struct *mm, int nid)
+{
+	enum tier_answer answer = TIER_NOT_KNOWN;
+
+	if (!cpusets_enabled())
+		return TIER_ALLOWS;
+#ifdef CONFIG_MEMCG
+	{
+		struct task_struct *owner;
+
+		rcu_read_lock();
+		owner = rcu_dereference(mm->owner);
+		/* Its holder may wait for a page-table lock in a fault: only tried. */
+		if (owner && spin_trylock(&owner->alloc_lock)) {
+			answer = node_isset(nid, owner->mems_allowed) ? TIER_ALLOWS :
+									TIER_REFUSES;
+			spin_unlock(&owner->alloc_lock);
+		}
+		rcu_read_unlock();
+	}
+#endif
+	return answer;
+}
+
+#ifdef CONFIG_MEMCG
+static enum tier_answer tier_thread_answer(struct task_struct *task, int nid)
+{
+	enum tier_answer answer = TIER_ALLOWS;
+
+	/* Whoever gives it a policy just now waits for us afterwards. */
+	if (!READ_ONCE(task->mempolicy))
+		return TIER_ALLOWS;
+	if (!spin_trylock(&task->alloc_lock))
+		return TIER_NOT_KNOWN;
+	if (task->mempolicy && !tier_policy_allows(task->mempolicy, nid))
+		answer = TIER_REFUSES;
+	spin_unlock(&task->alloc_lock);
+	return answer;
+}
+
+/*
+ * All threads of the owner.  A new one has a copy of the policy of the thread that clones it,
+ * which cannot change its own meanwhile; but by the time it is in the list that one may have.
+ * mm_users has it already, so in case of doubt the numbers differ.  They do, too, if others use
+ * the address space than threads of the owner.
+ */
+static enum tier_answer tier_threads_answer(struct mm_struct *mm, int nid)
+{
+	int users = atomic_read(&mm->mm_users), seen = 0;
+	enum tier_answer answer = TIER_NOT_KNOWN, one;
+	struct task_struct *owner, *t;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	if (!owner)
+		goto out;	/* it is exiting */
+	for_each_thread(owner, t) {
+		if (READ_ONCE(t->mm) != mm)
+			continue;
+		if (++seen > TIER_ALLOW_THREADS)
+			goto out;
+		one = tier_thread_answer(t, nid);
+		if (one != TIER_ALLOWS) {
+			answer = one;
+			goto out;
+		}
+	}
+	if (seen == users && seen == atomic_read(&mm->mm_users))
+		answer = TIER_ALLOWS;
+out:
+	rcu_read_unlock();
+	return answer;
+}
+#else
+static enum tier_answer tier_threads_answer(struct mm_struct *mm, int nid)
+{
+	return TIER_NOT_KNOWN;
+}
+#endif
+
+static enum tier_answer tier_mm_answer(struct mm_struct *mm, int nid)
+{
+	enum tier_answer answer = tier_cpuset_answer(mm, nid);
+
+	if (answer != TIER_ALLOWS || !test_bit(MMF_TIER_TASK_POLICY, &mm->flags))
+		return answer;
+	return tier_threads_answer(mm, nid);
+}
+
+/**
+ * tier_mm_refuses - is it known that nothing of an address space may go to a node?
+ * @mm:       address space; mm_count is enough
+ * @nid:      node
+ * @policies: ask the policies of its tasks, too, and not only its cpuset
+ *
+ * For those who want to spare work; whether something may go is asked again when it does.
+ * What VMAs say comes before the policies of tasks, but never before the cpuset.
+ *
+ * Context: any but hard interrupts.
+ * Return: true if so.
+ */
+bool tier_mm_refuses(struct mm_struct *mm, int nid, bool policies)
+{
+	enum tier_answer answer;
+
+	answer = policies ? tier_mm_answer(mm, nid) : tier_cpuset_answer(mm, nid);
+	return answer == TIER_REFUSES;
+}
 
 static enum tier_answer tier_answer(struct mempolicy *pol, int nid)
 {
@@ -231,44 +237,52 @@ static enum tier_answer tier_object_allows(struct folio *folio, int nid)
 	return answer;
 }
 
-/* The policy of a VMA, or of the object that it maps, at an address */
-static enum tier_answer tier_vma_allows(struct vm_area_struct *vma, unsigned long addr,
-					struct folio *folio, int nid)
+/* The policy of an object whose pages are mapped.  Those of copies of them are its as well. */
+static enum tier_answer tier_mapped_object_allows(struct vm_area_struct *vma, unsigned long addr,
+						  struct folio *folio, int nid)
 {
 	enum tier_answer answer;
 	struct mempolicy *pol;
 	pgoff_t ilx;
 
-	if (vma->vm_ops && vma->vm_ops->get_policy) {
-		if (!folio_test_anon(folio))
-			return tier_object_allows(folio, nid);
-		/* Private: a copy of a page of the object */
-		pol = vma->vm_ops->get_policy(vma, addr, &ilx);
-		answer = tier_answer(pol, nid);
-		mpol_cond_put(pol);
-		return answer;
-	}
-	if (!test_bit(MMF_TIER_VMA_POLICY, &vma->vm_mm->flags))
-		return TIER_NO_POLICY;
+	if (!folio_test_anon(folio))
+		return tier_object_allows(folio, nid);
+	pol = vma->vm_ops->get_policy(vma, addr, &ilx);
+	answer = tier_answer(pol, nid);
+	mpol_cond_put(pol);
+	return answer;
+}
+
+/* The policy of a VMA, or of the object that it maps */
+static enum tier_answer tier_vma_answer(struct vm_area_struct *vma, unsigned long addr,
+					struct folio *folio, int nid)
+{
+	const bool object = vma->vm_ops && vma->vm_ops->get_policy;
+	const bool bound = test_bit(MMF_TIER_VMA_POLICY, &vma->vm_mm->flags);
+	enum tier_answer answer;
+
 	/* Not the lock of the VMA: mbind() has looked for pages before it takes that. */
-	if (!mmap_read_trylock(vma->vm_mm))
-		return TIER_REFUSES;
-	answer = tier_answer(vma->vm_policy, nid);
-	mmap_read_unlock(vma->vm_mm);
+	if (bound && !mmap_read_trylock(vma->vm_mm))
+		return TIER_NOT_KNOWN;
+	if (object)
+		answer = tier_mapped_object_allows(vma, addr, folio, nid);
+	else
+		answer = bound ? tier_answer(vma->vm_policy, nid) : TIER_NO_POLICY;
+	if (bound)
+		mmap_read_unlock(vma->vm_mm);
 	return answer;
 }
 
 static bool tier_mapping_allows(struct vm_area_struct *vma, unsigned long addr,
 				struct folio *folio, int nid)
 {
-	switch (tier_vma_allows(vma, addr, folio, nid)) {
-	case TIER_REFUSES:
-		return false;
-	case TIER_ALLOWS:
-		return tier_cpuset_allows(vma->vm_mm, nid);
-	default:
-		return tier_mm_allows(vma->vm_mm, nid);
-	}
+	enum tier_answer answer = tier_vma_answer(vma, addr, folio, nid);
+
+	if (answer == TIER_NO_POLICY)
+		answer = tier_mm_answer(vma->vm_mm, nid);
+	else if (answer == TIER_ALLOWS)
+		answer = tier_cpuset_answer(vma->vm_mm, nid);
+	return answer == TIER_ALLOWS;
 }
 
 /**

@@ -168,17 +168,6 @@ unsigned int tier_group(const struct page *page)
 	return group;
 }
 
-static void tier_bounce_demoted(struct tier_bounce_map *map, struct folio *folio)
-{
-	unsigned long bit;
-	struct tier_bounce_node *node = tier_bounce_node(map, folio, &bit);
-
-	if (!node || node->fast)
-		return;
-	set_bit(bit, node->demoted[READ_ONCE(map->window[TIER_WINDOW_DEMOTED].newest)]);
-	atomic_long_add(folio_nr_pages(folio), &node->nr_demoted);
-}
-
 /**
  * tier_bounce_promote - a folio is about to be promoted
  * @src: on the slow node
@@ -232,13 +221,19 @@ void tier_bounce_promoted(unsigned long nr)
  */
 void __tier_folio_demoted(struct folio *src, struct folio *dst)
 {
+	struct tier_bounce_node *node;
 	struct tier_bounce_map *map;
+	unsigned long bit;
 
 	rcu_read_lock();
 	map = rcu_dereference(tier_bounce_map);
 	if (tier_bounce_take(map, src))
 		tier_bounce_remember(map, dst);
-	tier_bounce_demoted(map, dst);
+	node = tier_bounce_node(map, dst, &bit);
+	if (node && !node->fast) {
+		set_bit(bit, node->demoted[READ_ONCE(map->window[TIER_WINDOW_DEMOTED].newest)]);
+		atomic_long_add(folio_nr_pages(dst), &node->nr_demoted);
+	}
 	rcu_read_unlock();
 }
 

@@ -187,6 +187,9 @@ static void tier_put_dst(struct folio *folio, unsigned long private)
 	folio_put(folio);
 }
 
+/* Order for which a promoter has woken kswapd of a node last */
+static int tier_woken_order[MAX_NUMNODES];
+
 /*
  * Let kswapd of a node try again that has given up: it does after failing for some time,
  * perhaps before demotion was enabled, or while there was no room to demote to.  Only direct
@@ -220,6 +223,7 @@ static void tier_wake_kswapd(int nid, unsigned int order)
 
 	if (!__tier_wants_headroom(nid))
 		return;
+	WRITE_ONCE(tier_woken_order[nid], order);
 	tier_revive_kswapd(pgdat);
 	for (i = pgdat->nr_zones - 1; i >= 0; i--) {
 		if (managed_zone(pgdat->node_zones + i)) {
@@ -726,6 +730,19 @@ static unsigned long tier_headroom_rest[MAX_NUMNODES];
 static nodemask_t tier_short;
 
 /**
+ * tier_kswapd_order - order of what somebody else than a promoter misses
+ * @nid:   node of a kswapd
+ * @order: for which it was woken
+ *
+ * Context: any.
+ * Return: 0 if a promoter has asked for as much; or else @order.
+ */
+int tier_kswapd_order(int nid, int order)
+{
+	return order <= READ_ONCE(tier_woken_order[nid]) ? 0 : order;
+}
+
+/**
  * tier_only_promotion - would kswapd have nothing to do without promotions?
  * @nid:        its node
  * @above_low:  its free memory is above the low watermark
@@ -737,6 +754,8 @@ static nodemask_t tier_short;
  */
 bool tier_only_promotion(int nid, bool above_low, bool above_high)
 {
+	if (!numa_demotion_enabled || !node_is_toptier(nid))
+		return false;
 	if (above_high && node_isset(nid, tier_short))
 		node_clear(nid, tier_short);
 	else if (!above_low && !node_isset(nid, tier_short))
@@ -753,11 +772,11 @@ bool __tier_headroom_rests(int nid)
 }
 
 /**
- * tier_headroom_failed - kswapd has demoted nothing, while it ran for promotions only
+ * tier_headroom_failed - kswapd has not reached its goal, while it ran for promotions only
  * @nid: its node
  *
- * Perhaps all that is cold may not leave the node (tier_keeps()).  Nobody else misses memory,
- * so kswapd has not failed, and may sleep for some time, unless memory becomes short.
+ * Perhaps what is cold may not leave the node (tier_keeps()).  Nobody else misses memory, so
+ * kswapd has not failed, and may sleep for some time, unless memory becomes short.
  *
  * Context: kswapd.
  */

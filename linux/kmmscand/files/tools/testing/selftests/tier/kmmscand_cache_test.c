@@ -25,11 +25,10 @@
 #include <sys/stat.h>
 
 #include "kmmscand_util.h"
+#include "tier_disk.h"
 
 #define MB		(1024UL * 1024)
 #define PER_MB		(MB / PAGE)
-#define ZRAM		"/sys/block/zram0/"
-#define DISK		"/dev/zram0"
 #define DIR_DISK	"/tmp/kmmscand_cache_test"
 #define DIR_TMPFS	"/tmp/kmmscand_cache_tmpfs"
 #define VM		"/proc/sys/vm/"
@@ -779,32 +778,11 @@ static const struct tier_test tests[] = {
 	{ "unmount", test_unmount },
 };
 
-static bool make_disk(void)
-{
-	char buf[64];
-
-	if (!read_file(ZRAM "disksize", buf, sizeof(buf)) || strcmp(buf, "0") ||
-	    write_file(ZRAM "disksize", "256M"))
-		return false;
-	mkdir(DIR_DISK, 0700);
-	return !system("PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -b 4096 " DISK) &&
-	       !mount(DISK, DIR_DISK, "ext2", 0, NULL);
-}
-
-static void remove_disk(void)
-{
-	umount(DIR_DISK);
-	rmdir(DIR_DISK);
-	write_file(ZRAM "reset", "1");
-}
-
 int main(int argc, char **argv)
 {
 	begin_kmmscand_tests();
-	if (!make_disk()) {
-		remove_disk();
+	if (!make_disk(DIR_DISK))
 		ksft_exit_skip("no ext2 on " DISK "\n");
-	}
 	mkdir(DIR_TMPFS, 0700);
 	mount("none", DIR_TMPFS, "tmpfs", 0, NULL);
 	set("page_cache", "1");
@@ -813,6 +791,6 @@ int main(int argc, char **argv)
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	umount(DIR_TMPFS);
 	rmdir(DIR_TMPFS);
-	remove_disk();
+	remove_disk(DIR_DISK);
 	ksft_finished();
 }

@@ -4,22 +4,26 @@
  * watermark of a fast node alone; kswapd makes room for it by demotion, and only if that is
  * enabled; kswapd keeps the promo watermark while kmmscand is on, and only then.  What MGLRU
  * finds accessed when it walks page tables counts as if kmmscand had found it.  Of a promoted
- * page PG_young is cleared, where it would only repeat what the generation says.
+ * page PG_young is cleared, where it would only repeat what the generation says.  Memory of a
+ * control group is not demoted out of its cpuset only to make room for promotions.
  *
  * A node with room in any of its zones counts as one that has room, and kswapd is content when
  * any zone has enough.  So that all is about the largest one, the others are reserved.
  *
- * "headroom" needs CONFIG_TIER_DEBUG.
+ * "headroom" needs CONFIG_TIER_DEBUG.  With /sys/kernel/debug/tier/fault_keep set, the test "keep"
+ * must fail.
  */
 #define _GNU_SOURCE
+#include <stdatomic.h>
+
 #include "kmmscand_hot.h"
 #include "tier_fill.h"
 
 #define MB		(1024UL * 1024)
 #define VM		"/proc/sys/vm/"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define PROMOTE		"/sys/kernel/debug/tier/promote"
 #define LRU_GEN		"/sys/kernel/debug/lru_gen"
+#define CGROUPS		"/tmp/kmmscand_reclaim_test"
 #define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
 
 /* Hot, slow at first */
@@ -28,6 +32,12 @@
 #define SPACE		2048
 /* That are promoted by hand, in bytes */
 #define BY_HAND		(2 * MB)
+
+/* Of a group that is confined to the fast node, and how long it is watched */
+#define CONFINED	(128 * MB)
+#define KEEP_S		20
+/* Hot meanwhile, so much that with fault_keep some of it would surely be demoted */
+#define DEMANDED	(48 * MB)
 
 /* With PG_young */
 #define YOUNG		(64 * PAGE)
@@ -132,12 +142,9 @@ unmap:
 		unmap_on(p, SET);
 }
 
-static int promote(const char *addr)
+static int promote_page(const char *addr)
 {
-	char buf[64];
-
-	snprintf(buf, sizeof(buf), "%llu 1 %d", (unsigned long long)pfn_of(addr), fast);
-	return write_file(PROMOTE, buf);
+	return promote(pfn_of(addr), 1, fast);
 }
 
 /*
@@ -166,7 +173,7 @@ static long room_made(char *p, unsigned long *next, bool headroom)
 		more[used] = 1;
 	}
 	for (; err != -ENOSPC && *next < BY_HAND / PAGE; ++*next)
-		err = promote(p + *next * PAGE);
+		err = promote_page(p + *next * PAGE);
 	after = room(fast);
 	end = now() + SETTLE_S;
 	idle = now() + IDLE_S;
@@ -174,7 +181,7 @@ static long room_made(char *p, unsigned long *next, bool headroom)
 		usleep(100000);
 		/* It is sent again by a promotion, but not more than every ten seconds. */
 		if (headroom && zone_value(fast, UNRECLAIMABLE) == 1) {
-			promote(p + *next * PAGE);
+			promote_page(p + *next * PAGE);
 			idle = now() + IDLE_S;
 		}
 		before = after;
@@ -223,6 +230,108 @@ empty:
 unmap:
 	if (p)
 		unmap_on(p, BY_HAND);
+}
+
+/* A process of a confined group, and what it finds out when it is told to */
+struct confined {
+	atomic_bool ready, stop;
+	unsigned long on_fast, on_slow;
+};
+
+/* Has memory, does not use it, and looks where it is. */
+static void be_confined(struct confined *c)
+{
+	char mems[16], *p;
+
+	snprintf(mems, sizeof(mems), "%d", fast);
+	/* Demotion knows the group by what the memory is charged to. */
+	if (write_file(CGROUPS "/cgroup.subtree_control", "+memory") ||
+	    !enter_cpuset(CGROUPS, "fast", mems))
+		_exit(2);
+	p = map_on(CONFINED, fast, false);
+	if (!p || count_on(p, CONFINED, fast) != CONFINED / PAGE)
+		_exit(2);
+	fill(p, CONFINED);
+	c->ready = true;
+	while (!c->stop)
+		usleep(50000);
+	c->on_fast = count_on(p, CONFINED, fast);
+	c->on_slow = count_on(p, CONFINED, slow);
+	_exit(intact(p, CONFINED) ? 0 : 1);
+}
+
+/*
+ * What is hot has room only if something is demoted.  The coldest memory may not leave the fast
+ * node, by the cpuset of its control group; but there is other memory that may.
+ */
+static void test_keep(void)
+{
+	struct confined *c = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				  -1, 0);
+	long kept, demoted, others;
+	char *p = NULL;
+	unsigned long moved;
+	int status = 0;
+	pid_t pid;
+	double end;
+	bool ok;
+
+	if (c == MAP_FAILED || !mount_group(CGROUPS, "fast")) {
+		ksft_test_result_skip("no control groups: %s\n", strerror(errno));
+		goto unmap;
+	}
+	pid = fork_child();
+	if (!pid)
+		be_confined(c);
+	for (end = now() + SETTLE_S; !c->ready && now() < end; usleep(50000))
+		if (waitpid(pid, &status, WNOHANG))
+			break;
+	/* Not before the child has entered the group, which takes along what it shares with us. */
+	p = map_on(DEMANDED, slow, false);
+	if (p)
+		fill(p, DEMANDED);
+	if (!c->ready || !p || count_on(p, DEMANDED, slow) < DEMANDED / PAGE) {
+		ksft_test_result_skip("no cpuset and memory controllers, or no memory\n");
+		goto stop;
+	}
+	if (!prepare("1", "300") || !fill_fast(SPACE)) {
+		ksft_test_result_skip("cannot fill the fast node\n");
+		goto stop;
+	}
+	kept = event_count("tier_demote_kept");
+	demoted = event_count("pgdemote_kswapd");
+	ok = !enable(true);
+	end = now() + KEEP_S;
+	moved = keep_hot(p, DEMANDED, DEMOTE_S, 75);
+	/* kswapd goes on to look for something to demote. */
+	while (now() < end)
+		warm(p, DEMANDED, 1);
+	kept = event_count("tier_demote_kept") - kept;
+	demoted = event_count("pgdemote_kswapd") - demoted;
+	others = count_on(hog, hog_len, slow);
+	ok &= zone_value(fast, UNRECLAIMABLE) != 1;
+	ok &= !enable(false);
+	c->stop = true;
+	ok &= waitpid(pid, &status, 0) == pid && !status;
+	ksft_print_msg("%lu of %lu hot pages promoted; %ld demoted, %ld of them ours, %ld kept\n",
+		       moved, DEMANDED / PAGE, demoted, others, kept);
+	ksft_print_msg("of %lu confined pages %lu are on the fast node, %lu on the slow one\n",
+		       CONFINED / PAGE, c->on_fast, c->on_slow);
+	ok &= moved >= DEMANDED / PAGE * 3 / 4 && demoted > 0 && others > 0 && kept > 0;
+	ok &= c->on_fast == CONFINED / PAGE && !c->on_slow && intact(p, DEMANDED);
+	ksft_test_result(ok, "memory is not demoted out of its cpuset for promotions\n");
+stop:
+	if (!c->stop && pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	empty_fast();
+	umount_group(CGROUPS, "fast");
+unmap:
+	if (p)
+		unmap_on(p, DEMANDED);
+	if (c != MAP_FAILED)
+		munmap(c, PAGE);
 }
 
 /* Let MGLRU walk the page tables for the pages of a node, as if reclaim needed it. */
@@ -329,7 +438,7 @@ unmap:
  */
 static long young_left(unsigned int generations)
 {
-	char *p = map_on(YOUNG, slow, false), request[64];
+	char *p = map_on(YOUNG, slow, false);
 	long before = 0, after = -1;
 	unsigned long i;
 	bool ok;
@@ -337,8 +446,7 @@ static long young_left(unsigned int generations)
 	if (!p)
 		return -1;
 	/* Is refused, and brings all pages to their lists. */
-	snprintf(request, sizeof(request), "1 1 %d", fast);
-	write_file(PROMOTE, request);
+	promote(1, 1, fast);
 	ok = !write_file("/proc/self/clear_refs", "1");
 	mprotect(p, YOUNG, PROT_READ);
 	mprotect(p, YOUNG, PROT_READ | PROT_WRITE);
@@ -348,11 +456,8 @@ static long young_left(unsigned int generations)
 	for (; ok && generations; generations--)
 		ok = age(slow);
 	before = referenced_kb(p);
-	for (i = 0; i < YOUNG; i += PAGE) {
-		snprintf(request, sizeof(request), "%llu 1 %d",
-			 (unsigned long long)pfn_of(p + i), fast);
-		write_file(PROMOTE, request);
-	}
+	for (i = 0; i < YOUNG; i += PAGE)
+		promote_page(p + i);
 	if (ok && before == YOUNG / 1024 && count_on(p, YOUNG, fast) == YOUNG / PAGE)
 		after = referenced_kb(p);
 	unmap_on(p, YOUNG);
@@ -386,6 +491,7 @@ static void test_young(void)
 static const struct tier_test tests[] = {
 	{ "watermark", test_watermark },
 	{ "headroom", test_headroom },
+	{ "keep", test_keep },
 	{ "aged", test_aged },
 	{ "young", test_young },
 };

@@ -2,16 +2,17 @@
 /*
  * kmmscand: hot pages of the slow node are promoted, cold ones stay, nothing is
  * split or damaged; what it clears stays visible to others, and of the fast node's
- * pages it clears nothing; bad settings are refused; toggling it under load and
- * taking memory away from it are harmless.
+ * pages it clears nothing; bad settings are refused, NUMA balancing is warned of; toggling
+ * it under load and taking memory away from it are harmless.
  *
  * KMMSCAND_SECONDS is how long "toggle" goes on (default 10).
  *
- * With /sys/kernel/debug/tier/fault_young set, the test "young" must fail; with
+ * With /sys/kernel/debug/tier/fault_young set, the tests "young" and "idle" must fail; with
  * fault_cpu the test "cpu".
  */
 #include "kmmscand_util.h"
 
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define HOT		(8UL << 20)
 #define COLD		(32UL << 20)
 #define FAST		(1024UL * 1024)
@@ -22,6 +23,10 @@
 #define TOGGLE_S	10
 #define HOTPLUG_S	15
 #define CPU_S		8
+/* Pages that page_idle watches, and how often */
+#define WATCHED		(4UL << 20)
+#define NR_WATCHED	(WATCHED / PAGE)
+#define WATCH_ROUNDS	6
 
 static char old_threshold[32];
 
@@ -467,6 +472,119 @@ static void test_hotplug(void)
 		ksft_test_result(ok, "memory goes offline and comes back under kmmscand\n");
 }
 
+/* Mark all pages idle, as a tracker does.  False if there is no page_idle. */
+static bool watch_all(char *p, uint64_t *pfns)
+{
+	unsigned long i;
+
+	for (i = 0; i < NR_WATCHED; i++) {
+		pfns[i] = pfn_of(p + i * PAGE);
+		if (!pfns[i] || !set_idle(pfns[i]))
+			return false;
+	}
+	/* Out of the TLB, which page_idle does not do */
+	return !mprotect(p, WATCHED, PROT_READ) && !mprotect(p, WATCHED, PROT_READ | PROT_WRITE);
+}
+
+/*
+ * A tracker marks pages idle and looks after some epochs which of them still are.  Those that
+ * have been used are not, whether kmmscand has taken their Accessed bits just before, or some
+ * epochs ago; and those that have not been used are.
+ */
+static void test_idle(void)
+{
+	char *p = map_on(WATCHED, slow, false), *cold = map_on(WATCHED, slow, false);
+	unsigned long i, idle[2] = {}, cold_idle = 0, asked = NR_WATCHED * WATCH_ROUNDS / 2;
+	uint64_t *pfns = calloc(2 * NR_WATCHED, sizeof(*pfns));
+	uint64_t *cold_pfns = pfns + NR_WATCHED;
+	long young;
+	double end;
+	bool ok;
+	int n;
+
+	if (!p || !cold || !pfns || !watch_all(p, pfns) || !is_idle(pfns[0])) {
+		ksft_test_result_skip("no page_idle (CONFIG_IDLE_PAGE_TRACKING)\n");
+		goto out;
+	}
+	/* What is promoted is another page, of which nobody has asked. */
+	ok = !set("promote_rate_mbps", "0");
+	young = event_count("kmmscand_pte_young");
+	ok &= !enable(true);
+	for (n = 0; ok && n < WATCH_ROUNDS; n++) {
+		ok &= watch_all(p, pfns) && watch_all(cold, cold_pfns);
+		for (end = now() + 1; now() < end; usleep(50000))
+			touch(p, WATCHED);
+		/* Every other time kmmscand has the last word. */
+		if (n % 2)
+			sleep(1);
+		for (i = 0; i < NR_WATCHED; i++)
+			idle[n % 2] += is_idle(pfns[i]);
+		for (i = 0; i < NR_WATCHED; i++)
+			cold_idle += is_idle(cold_pfns[i]);
+	}
+	ok &= !enable(false);
+	young = event_count("kmmscand_pte_young") - young;
+	ksft_print_msg("%ld accessed pages seen; of %lu used ones %lu are idle, or %lu later\n",
+		       young, asked, idle[0], idle[1]);
+	ksft_print_msg("of %lu unused ones %lu are idle\n", 2 * asked, cold_idle);
+	ok &= young >= (long)asked && count_on(p, WATCHED, slow) == NR_WATCHED;
+	ok &= idle[0] <= asked / 50 && idle[1] <= asked / 50;
+	/* A few may wait in a per-CPU batch, where page_idle leaves them out. */
+	ok &= cold_idle >= 2 * asked * 9 / 10;
+	ksft_test_result(ok, "page_idle is told of what is used, while kmmscand scans\n");
+out:
+	free(pfns);
+	if (p)
+		unmap_on(p, WATCHED);
+	if (cold)
+		unmap_on(cold, WATCHED);
+}
+
+/* Enable kmmscand.  Does it say something of NUMA balancing then? */
+static bool warns(int log)
+{
+	bool found = false;
+	char line[1024];
+	ssize_t len;
+
+	lseek(log, 0, SEEK_END);
+	if (enable(true))
+		return false;
+	for (;;) {
+		len = read(log, line, sizeof(line) - 1);
+		if (len < 0 && errno == EPIPE)
+			continue;	/* overwritten meanwhile */
+		if (len <= 0)
+			break;
+		line[len] = '\0';
+		found |= strstr(line, "kmmscand:") && strstr(line, "NUMA balancing");
+	}
+	enable(false);
+	return found;
+}
+
+/* Its hint faults go on.  Whoever enables kmmscand to have none is told. */
+static void test_numa_balancing(void)
+{
+	int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	bool off, on, tiering;
+
+	if (log < 0 || change(BALANCING, "0")) {
+		ksft_test_result_skip("no CONFIG_NUMA_BALANCING, or no /dev/kmsg\n");
+		goto out;
+	}
+	off = warns(log);
+	write_file(BALANCING, "1");
+	on = warns(log);
+	write_file(BALANCING, "2");
+	tiering = warns(log);
+	ksft_print_msg("warned with 0: %d, 1: %d, 2: %d\n", off, on, tiering);
+	ksft_test_result(!off && on && tiering, "enabling warns of NUMA balancing\n");
+out:
+	if (log >= 0)
+		close(log);
+}
+
 static const struct tier_test tests[] = {
 	{ "bad_input", test_bad_input },
 	{ "settings", test_settings },
@@ -475,8 +593,10 @@ static const struct tier_test tests[] = {
 	{ "huge", test_huge },
 	{ "stale", test_stale },
 	{ "young", test_young },
+	{ "idle", test_idle },
 	{ "fast", test_fast },
 	{ "cpu", test_cpu },
+	{ "numa_balancing", test_numa_balancing },
 	{ "toggle", test_toggle },
 	{ "hotplug", test_hotplug },
 };

@@ -9,12 +9,9 @@
 #include <dirent.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 
+#include "tier_process.h"
 #include "tier_util.h"
 
 #define KMMSCAND	"/sys/kernel/mm/kmmscand/"
@@ -25,14 +22,6 @@
 #define LOAD		(8UL << 20)
 
 static int fast, slow;
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
 
 /* For how long a test goes on that could do so for ever: @usual, or KMMSCAND_SECONDS */
 static inline double test_seconds(double usual)
@@ -55,61 +44,6 @@ static inline int set(const char *file, const char *value)
 
 	snprintf(path, sizeof(path), KMMSCAND "%s", file);
 	return change(path, value);
-}
-
-/* Mount control groups (v2) at @dir, with a group @group.  False if there are none. */
-static inline bool mount_group(const char *dir, const char *group)
-{
-	char path[128];
-
-	mkdir(dir, 0700);
-	if (mount("none", dir, "cgroup2", 0, NULL)) {
-		rmdir(dir);
-		return false;
-	}
-	snprintf(path, sizeof(path), "%s/%s", dir, group);
-	mkdir(path, 0700);
-	return true;
-}
-
-static inline void umount_group(const char *dir, const char *group)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, group);
-	rmdir(path);
-	umount(dir);
-	rmdir(dir);
-}
-
-/* Enter a group of mount_group(), which may use the memory of nodes @mems only. */
-static inline bool enter_cpuset(const char *dir, const char *group, const char *mems)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", dir);
-	if (write_file(path, "+cpuset"))
-		return false;
-	snprintf(path, sizeof(path), "%s/%s/cpuset.mems", dir, group);
-	if (write_file(path, mems))
-		return false;
-	snprintf(path, sizeof(path), "%s/%s/cgroup.procs", dir, group);
-	return !write_file(path, "0");
-}
-
-static long event_count(const char *name)
-{
-	char line[256], key[128];
-	long val = -1, v;
-	FILE *f = fopen("/proc/vmstat", "r");
-
-	if (!f)
-		return -1;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%127s %ld", key, &v) == 2 && !strcmp(key, name))
-			val = v;
-	fclose(f);
-	return val;
 }
 
 static void touch(const char *addr, size_t len)
@@ -166,16 +100,6 @@ static inline void load_touch(void)
 	for (;;)
 		if (!intact(p, LOAD))
 			exit(1);
-}
-
-/* fork(); the child goes when the test does, whatever that dies of. */
-static pid_t fork_child(void)
-{
-	pid_t pid = fork();
-
-	if (!pid)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	return pid;
 }
 
 /* Run something that never ends, unless it finds an error. */

@@ -11,27 +11,10 @@
 #include "tier_fill.h"
 #include "tier_util.h"
 
-#define PROMOTE	"/sys/kernel/debug/tier/promote"
 #define NR_4K	64UL
 #define NR_HUGE	8UL
 
 static int fast, slow;
-
-static int promote(uint64_t pfn, unsigned long nr, int nid)
-{
-	char buf[64];
-
-	snprintf(buf, sizeof(buf), "%llu %lu %d", (unsigned long long)pfn, nr, nid);
-	return write_file(PROMOTE, buf);
-}
-
-/* Node of a present page, or -errno. */
-static int node_of(char *addr)
-{
-	int node = -EINVAL;
-
-	return nodes_of(addr, 1, &node) ?: node;
-}
 
 static void test_bad_input(void)
 {

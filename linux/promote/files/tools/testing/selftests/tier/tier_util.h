@@ -29,6 +29,7 @@
 
 #define THP	"/sys/kernel/mm/transparent_hugepage/"
 #define PAGE_IDLE	"/sys/kernel/mm/page_idle/bitmap"
+#define PROMOTE		"/sys/kernel/debug/tier/promote"
 #define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define MAX_NODES	64
 #define PAGE		4096UL
@@ -65,6 +66,22 @@ static bool read_file(const char *path, char *buf, size_t size)
 	buf[n] = '\0';
 	buf[strcspn(buf, "\n")] = '\0';
 	return true;
+}
+
+/* A counter of /proc/vmstat, or -1. */
+static inline long event_count(const char *name)
+{
+	char line[256], key[128];
+	long val = -1, v;
+	FILE *f = fopen("/proc/vmstat", "r");
+
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%127s %ld", key, &v) == 2 && !strcmp(key, name))
+			val = v;
+	fclose(f);
+	return val;
 }
 
 /* Settings that have been changed, and what they were */
@@ -179,6 +196,14 @@ static int nodes_of(char *addr, unsigned long nr, int *nodes)
 	return 0;
 }
 
+/* Node of a present page, or -errno. */
+static inline int node_of(char *addr)
+{
+	int node = -EINVAL;
+
+	return nodes_of(addr, 1, &node) ?: node;
+}
+
 /* The pagemap entries of pages; returns false if there are none. */
 static bool read_pagemap(const char *addr, unsigned long nr, uint64_t *entries)
 {
@@ -219,6 +244,15 @@ static inline bool read_kpageflags(uint64_t pfn, unsigned long nr, uint64_t *fla
 	return n == len;
 }
 
+/* Promote frames to a node now.  Returns 0 or -errno. */
+static inline int promote(uint64_t pfn, unsigned long nr, int nid)
+{
+	char buf[64];
+
+	snprintf(buf, sizeof(buf), "%llu %lu %d", (unsigned long long)pfn, nr, nid);
+	return write_file(PROMOTE, buf);
+}
+
 /* How many of the pages are on the node? */
 static inline unsigned long count_on(char *addr, size_t len, int nid)
 {
@@ -230,6 +264,26 @@ static inline unsigned long count_on(char *addr, size_t len, int nid)
 			n += nodes[i] == nid;
 	free(nodes);
 	return n;
+}
+
+/* Memory policy of a range of addresses.  Returns 0 or -errno. */
+static inline int bind_range(void *addr, size_t len, int mode, uint64_t nodes, int flags)
+{
+	unsigned long mask = nodes;
+
+	if (syscall(__NR_mbind, addr, len, mode, &mask, (unsigned long)MAX_NODES + 1, flags))
+		return -errno;
+	return 0;
+}
+
+/* Memory policy of this thread.  Returns 0 or -errno. */
+static inline int bind_thread(int mode, uint64_t nodes)
+{
+	unsigned long mask = nodes;
+
+	if (syscall(__NR_set_mempolicy, mode, &mask, (unsigned long)MAX_NODES + 1))
+		return -errno;
+	return 0;
 }
 
 /*
