@@ -28,9 +28,7 @@ STUBS = (
     *("bitmap", "bitops", "compiler", "jiffies", "jump_label", "list", "math", "minmax"),
     *("nodemask", "pgtable", "string", "tier", "time64", "types"),
 )
-HEADERS = (
-    *("policy.h", "hotness.h", "limit.h", "bounce.h", "target.h", "cache.h"),
-)
+HEADERS = (*("policy.h", "hotness.h", "limit.h", "bounce.h", "target.h", "cache.h"),)
 
 # Header, what it says, and what it must not say
 MUTATIONS = (
