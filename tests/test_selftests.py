@@ -20,8 +20,14 @@ TIER = (
     Program(
         "promote_test", "bad_input nothing_there small mlocked huge full fragmented", timeout_s=180
     ),
-    Program("policy_test", timeout_s=300),
-    Program("kmmscand_test", timeout_s=360),
+    Program(
+        "policy_test",
+        "vma_bound vma_preferred interleaved task_bound thread_bound many_threads inherited "
+        "vma_inherited shm_index shm_huge shm_unmapped one_of_two file_mapping cpuset thp "
+        "vma_split mbind_race move_pages_busy",
+        timeout_s=300,
+    ),
+    Program("kmmscand_test", timeout_s=480),
     Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
     Program("kmmscand_control_test", "prctl inherit files weight_values opt_out"),
 )

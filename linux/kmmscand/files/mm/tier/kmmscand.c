@@ -809,11 +809,12 @@ static void kmmscand_warn_numa_balancing(void)
 #ifdef CONFIG_NUMA_BALANCING
 	int mode = sysctl_numa_balancing_mode;
 
-	if (mode)
-		pr_notice("NUMA balancing is on (kernel.numa_balancing = %d) and goes on to take hint faults in applications%s\n",
-			  mode, nodes_weight(kmmscand->nodes.top) > 1 ?
-			  ": without it nothing moves between fast nodes, with it promotion is done twice" :
-			  ", kmmscand does not need it: sysctl kernel.numa_balancing=0");
+	if (!mode)
+		return;
+	pr_notice("NUMA balancing is on (kernel.numa_balancing = %d) and goes on to take hint faults in applications\n",
+		  mode);
+	if (nodes_weight(kmmscand->nodes.top) == 1)
+		pr_notice("to promote, NUMA balancing is not needed: sysctl kernel.numa_balancing=0\n");
 #endif
 }
 

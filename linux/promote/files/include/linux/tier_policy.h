@@ -133,7 +133,12 @@ static inline void tier_mm_inherit_policy(struct mm_struct *mm, const struct mm_
 {
 }
 
-#define tier_mm_has_policy(bit)	do { } while (0)
+#define MMF_TIER_TASK_POLICY	0
+#define MMF_TIER_VMA_POLICY	0
+
+static inline void tier_mm_has_policy(int bit)
+{
+}
 
 static inline bool tier_wait_promotions(void)
 {

@@ -79,6 +79,9 @@
 /* Base pages to allocate at a time */
 #define TIER_BULK		32
 
+/* How often kswapd tries to make room for promotions, through all priorities, until it rests */
+#define TIER_HEADROOM_TRIES	4
+
 /* How long to wait before kswapd is sent again where it has given up */
 #define TIER_REVIVE_SECS	10
 
@@ -782,6 +785,11 @@ bool __tier_headroom_rests(int nid)
  */
 void tier_headroom_failed(int nid)
 {
+	/* Others' memory may have to become old first.  Used by one kswapd each. */
+	static unsigned int failed[MAX_NUMNODES];
+
+	if (++failed[nid] % TIER_HEADROOM_TRIES)
+		return;
 	WRITE_ONCE(tier_headroom_rest[nid], (jiffies + TIER_REVIVE_SECS * HZ) | 1);
 }
 

@@ -51,7 +51,9 @@
 #define RACE_LEN	(NR_RACE * PAGE)
 #define RACE_S		6
 /* How often a policy must have been changed, with pages to bring back on average */
-#define TIMES		20
+#define TIMES		12
+/* A slow kernel gets so many times as long for that. */
+#define PATIENCE	8
 #define BROUGHT_BACK	16
 /* Frames that are promoted by one request */
 #define WINDOW		1024UL
@@ -918,11 +920,12 @@ static void wait_for_promotion(struct race *r)
 static bool never_arrives(char *p, bool (*forbid)(char *p), bool (*allow)(char *p))
 {
 	unsigned long times = 0, promoted = 0, bad = 0, before, after;
-	double end = now() + race_seconds();
+	double begun = now(), seconds = race_seconds();
 	struct race *r = start_race(p);
 	bool ok = r;
 
-	while (ok && !bad && now() < end) {
+	while (ok && !bad && (now() < begun + seconds ||
+			      (times < TIMES && now() < begun + PATIENCE * seconds))) {
 		wait_for_promotion(r);
 		ok &= forbid(p);
 		before = count_on(p, RACE_LEN, fast);
@@ -1017,8 +1020,8 @@ static void test_cpuset_race(void)
 static void test_move_pages_busy(void)
 {
 	unsigned long calls = 0, alone = 0, failed = 0;
-	double end = now() + race_seconds();
 	char *p = map_race(MAP_PRIVATE);
+	double end;
 	struct race *r;
 	bool ok = p;
 	int i;
@@ -1027,7 +1030,8 @@ static void test_move_pages_busy(void)
 		alone += move_to(p, NR_BUSY, i % 2 ? slow : fast);
 	r = start_race(p);
 	ok = ok && r;
-	for (; ok && now() < end; calls++) {
+	end = now() + race_seconds();
+	for (; ok && (now() < end || calls < TIMES / 2); calls++) {
 		wait_for_promotion(r);
 		failed += move_to(p, NR_BUSY, calls % 2 ? fast : slow);
 	}
