@@ -3,10 +3,11 @@
  * Address spaces that the scanners know, and how often each is scanned.
  *
  * Nothing is hooked into fork, exec or exit, and nothing is added to mm_struct: in
- * each round a scanner goes through the process ids, meets the address spaces, and
+ * each round a scanner goes through the processes, meets the address spaces, and
  * looks up here what is known about them.  What its scanner has not met in a round has
- * exited and is dropped.  Until then a reference to mm_count keeps the mm_struct, not
- * the memory of the process; so a pointer in the table cannot be that of a new one.
+ * exited and is dropped.  If a round could not meet all, only what has no users is.  Until
+ * then a reference to mm_count keeps the mm_struct, not the memory of the process; so a
+ * pointer in the table cannot be that of a new one.
  *
  * Whose: that of the scanner of the node that the process runs on.  A process that
  * moves to and fro keeps its scanner until it has stayed away for some rounds.
