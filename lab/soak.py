@@ -68,9 +68,8 @@ before=$(count pgpromote_success)
 done ) 2>/dev/null &
 helper=$!
 ( while :; do
-	for pair in "100 max" "100 64M" "0 64M" "100 256M" "0 max"; do
-		echo ${pair% *} > /sys/fs/cgroup/soak/memory.tier.weight
-		echo ${pair#* } > /sys/fs/cgroup/soak/memory.tier.max
+	for max in max 64M 0 256M 0; do
+		echo $max > /sys/fs/cgroup/soak/memory.tier.max
 		sleep 1
 	done
 done ) &
@@ -302,8 +301,7 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         f"`{facts['command']}` on the debug kernel (KASAN, lockdep, DEBUG_VM, page table check,",
         "page poisoning) with kmmscand on at a short period, with a whole CPU for the",
         "scanner, MIGRC and its restore_readonly on, and kmmscand and MIGRC toggled every 7 s.",
-        "Each second the memory control group of stress-ng gets another memory.tier.weight (0 or",
-        "100) and memory.tier.max.",
+        "Each second the memory control group of stress-ng gets another memory.tier.max, also 0.",
         "Good means: no kernel warning, stress-ng succeeded, which checks what it has written",
         "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",
         "of MIGRC but that switching it did no harm.  Besides, in `faults` every fifth allocation",

@@ -29,7 +29,7 @@ TIER = (
     ),
     Program("kmmscand_test", timeout_s=480),
     Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
-    Program("kmmscand_control_test", "prctl inherit files weight_values opt_out"),
+    Program("kmmscand_control_test", "prctl inherit files opt_out"),
 )
 EDGE = (
     Program("promote_test", "revive", timeout_s=120),
@@ -285,9 +285,9 @@ BROKEN_LONG = (
     ("cache_mapped", "kmmscand_cache_test", "mapped"),
     ("opt_out", "kmmscand_control_test", "opt_out"),
     ("opt_out", "kmmscand_control_test", "scale"),
-    ("weight", "kmmscand_control_test", "off"),
-    ("weight", "kmmscand_control_test", "off_shared"),
-    ("weight", "kmmscand_control_test", "offline"),
+    ("max", "kmmscand_control_test", "off"),
+    ("max", "kmmscand_control_test", "off_shared"),
+    ("max", "kmmscand_control_test", "offline"),
     ("max", "kmmscand_control_test", "max"),
     ("max", "kmmscand_control_test", "max_above"),
 )

@@ -41,7 +41,7 @@
  * Cost.  With page_cache off, or kmmscand, one nop for each batch of folios (up to 31), in
  * tmpfs for each folio.
  * On, the node of each folio is looked at.  Only for those on slow nodes the clock and
- * the table, and only for those that have not been recorded in this look all else.
+ * the table, and only if one has not been recorded in this look all else.
  *
  * Reading races with everything: with the beginning of an epoch, with the folio being
  * truncated or migrated, also with being switched off (a reader may have passed the
@@ -190,28 +190,29 @@ static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
 void __tier_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
 		      loff_t prev)
 {
-	unsigned int i, first, new = 0, touched = 0, epoch = hotness_epoch(), slot = TARGET_ANY;
-	unsigned long pfns[PAGEVEC_SIZE] __uninitialized;
+	unsigned int i, touched = 0, epoch = hotness_epoch(), slot = TARGET_ANY;
 	enum kmmscand_cache_look look;
+	bool asked = false;
 
 	look = kmmscand_cache_look(jiffies - READ_ONCE(kmmscand_cache_begun),
 				   READ_ONCE(kmmscand_cache_window));
 	if (look == KMMSCAND_CACHE_NONE)
 		return;
-	first = kmmscand_cache_goes_on(pos, prev, folio_pos(folios[0])) && !tier_fault(CACHE_PART);
-	for (i = first; i < nr; i++)
-		pfns[new++] = folio_pfn(folios[i]);
-	/* Most of what is read often ends here. */
-	new = hotness_untouched(pfns, new, epoch, look != KMMSCAND_CACHE_FIRST);
-	if (!new || !kmmscand_cache_allowed(file))
-		return;
-	/* To who reads it; if there are several, they are in doubt. */
+	/* To who reads it; if there are several, they disagree. */
 	if (target_matters())
 		slot = target_slot(numa_node_id());
-	for (i = 0; i < new; i++) {
-		/* The reader holds a reference. */
-		if (kmmscand_cache_may_move(pfn_folio(pfns[i])))
-			touched += kmmscand_cache_touch(pfns[i], epoch, look, slot);
+	i = kmmscand_cache_goes_on(pos, prev, folio_pos(folios[0])) && !tier_fault(CACHE_PART);
+	for (; i < nr; i++) {
+		unsigned long pfn = folio_pfn(folios[i]);
+
+		/* Most of what is read often ends here. */
+		if (hotness_found(pfn, epoch, look != KMMSCAND_CACHE_FIRST))
+			continue;
+		if (!asked && !kmmscand_cache_allowed(file))
+			return;
+		asked = true;
+		if (kmmscand_cache_may_move(folios[i]))
+			touched += kmmscand_cache_touch(pfn, epoch, look, slot);
 	}
 	if (touched)
 		count_tier_events(KMMSCAND_READ_TOUCHED, touched);

@@ -80,50 +80,35 @@ static void score_test(struct kunit *test)
 	kunit_free_table(pfn, 0);
 }
 
-/* Of four frames, the third of which is not tracked */
-static unsigned int untouched(unsigned long pfn, unsigned long *pfns, unsigned int epoch,
-			      bool second)
+static void found_test(struct kunit *test)
 {
-	pfns[0] = pfn;
-	pfns[1] = pfn + 1;
-	pfns[2] = ULONG_MAX >> PAGE_SHIFT;
-	pfns[3] = pfn + 3;
-	return hotness_untouched(pfns, 4, epoch, second);
-}
-
-static void untouched_test(struct kunit *test)
-{
-	unsigned long pfn = kunit_alloc_table(test, 2), pfns[4];
+	unsigned long pfn = kunit_alloc_table(test, 0);
 	unsigned int epoch;
 
 	hotness_next_epoch();
 	epoch = hotness_epoch();
-	hotness_forget(pfn, 4);
+	hotness_forget(pfn, 1);
 
-	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, false), 3);
-	KUNIT_EXPECT_EQ(test, pfns[0], pfn);
-	KUNIT_EXPECT_EQ(test, pfns[1], pfn + 1);
-	KUNIT_EXPECT_EQ(test, pfns[2], pfn + 3);
-	kunit_touch_close(pfn + 1, epoch, false, 0);
-	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, false), 2);
-	KUNIT_EXPECT_EQ(test, pfns[1], pfn + 3);
+	KUNIT_EXPECT_FALSE(test, hotness_found(ULONG_MAX >> PAGE_SHIFT, epoch, false));
+	KUNIT_EXPECT_FALSE(test, hotness_found(pfn, epoch, false));
+	kunit_touch_close(pfn, epoch, false, 0);
+	KUNIT_EXPECT_TRUE(test, hotness_found(pfn, epoch, false));
 	/* In the second window of the epoch it is to be recorded again. */
-	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 3);
-	kunit_touch_close(pfn + 1, epoch, true, 0);
-	kunit_touch(pfn, 0);
-	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 1);
+	KUNIT_EXPECT_FALSE(test, hotness_found(pfn, epoch, true));
+	kunit_touch_close(pfn, epoch, true, 0);
+	KUNIT_EXPECT_TRUE(test, hotness_found(pfn, epoch, true));
+	KUNIT_EXPECT_FALSE(test, hotness_found(pfn, epoch, false));
 	hotness_next_epoch();
-	epoch = hotness_epoch();
-	KUNIT_EXPECT_EQ(test, untouched(pfn, pfns, epoch, true), 3);
+	KUNIT_EXPECT_FALSE(test, hotness_found(pfn, epoch + 1, true));
 
-	kunit_free_table(pfn, 2);
+	kunit_free_table(pfn, 0);
 }
 
 static struct kunit_case kmmscand_cache_test_cases[] = {
 	KUNIT_CASE(look_test),
 	KUNIT_CASE(goes_on_test),
 	KUNIT_CASE(score_test),
-	KUNIT_CASE(untouched_test),
+	KUNIT_CASE(found_test),
 	{}
 };
 

@@ -21,8 +21,7 @@ unsigned int tier_mm_scale(const struct mm_struct *mm);
 /* Groups with settings that are not the default, see memcg.c */
 struct tier_memcg {
 	struct rcu_head rcu;
-	bool off;			/* weight 0 */
-	unsigned long max;		/* base pages, or PAGE_COUNTER_MAX */
+	unsigned long max;		/* base pages, or 0: nothing of it is even scanned */
 	struct tier_limit limit;
 };
 

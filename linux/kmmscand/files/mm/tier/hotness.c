@@ -316,15 +316,16 @@ out:
 }
 
 /**
- * hotness_found - was a page found in the second look of a close visit, and still is?
- * @pfn:   first frame of the folio
- * @epoch: of the visit
+ * hotness_found - was a page found in a look, and in none since?
+ * @pfn:    first frame of the folio
+ * @epoch:  of the visit
+ * @second: it is the second look of a close visit, or the only one of the epoch
  *
  * Context: any; only RCU is used.
  */
-bool hotness_found(unsigned long pfn, unsigned int epoch)
+bool hotness_found(unsigned long pfn, unsigned int epoch, bool second)
 {
-	const u8 tick = 2 * epoch + 1;
+	const u8 tick = 2 * epoch + second;
 	struct hotness_section *section;
 	unsigned int index;
 	u16 record = 0;
@@ -335,47 +336,6 @@ bool hotness_found(unsigned long pfn, unsigned int epoch)
 		record = READ_ONCE(section->record[index]);
 	rcu_read_unlock();
 	return record >> 8 == tick && (record & 1);
-}
-
-/**
- * hotness_untouched - leave out what has been recorded in a look already
- * @pfns:   first frames of folios; those that remain are moved to the front
- * @nr:     number of frames
- * @epoch:  of the look
- * @second: it is the second look of a close visit, or the only one of the epoch
- *
- * For sources that see the same pages again and again within a look.  Who is left out
- * is not tracked, or hotness_touch() would do nothing and return 0.  Who remains may have
- * been recorded as soon as this returns.
- *
- * Context: any; only RCU is used.
- * Return: how many remain.
- */
-unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
-			       bool second)
-{
-	const u8 tick = 2 * epoch + second;
-	struct hotness_section *section = NULL;
-	unsigned long number = 0;
-	unsigned int i, left = 0;
-
-	rcu_read_lock();
-	for (i = 0; i < nr; i++) {
-		u16 record;
-
-		/* Neighbours are in one section, most of the time. */
-		if (!section || pfn_to_section_nr(pfns[i]) != number) {
-			number = pfn_to_section_nr(pfns[i]);
-			section = xa_load(&hotness_sections, number);
-			if (!section)
-				continue;
-		}
-		record = READ_ONCE(section->record[pfns[i] & ~PAGE_SECTION_MASK]);
-		if (record >> 8 != tick || !(record & 1))
-			pfns[left++] = pfns[i];
-	}
-	rcu_read_unlock();
-	return left;
 }
 
 /**
@@ -434,7 +394,7 @@ void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, boo
 		if (hotness_aged(record, tick, HOTNESS_MAX_SHIFT + 1) ||
 		    ((u8)record && (u8)((record >> 8) - tick - 1) < HOTNESS_FRESH_TICKS))
 			known = old;
-		new = target_merge(known, aim, shared, known && (u8)(record >> 8) == tick);
+		new = target_merge(known, aim, shared);
 		if (new == old)
 			break;
 		/* Fully ordered, for hotness_select() */
@@ -592,8 +552,7 @@ static bool hotness_group_count(struct hotness_groups *groups, int nid, unsigned
 
 	if (score >= groups->warm_score)
 		group->warm += pages;
-	if (score >= groups->regret_score && !tier_fault(REGRET) && tier_demoted_take(nid, pfn) &&
-	    !group->excused)
+	if (score >= groups->regret_score && !tier_fault(REGRET) && tier_demoted_take(nid, pfn))
 		group->regretted += pages;
 	return score >= groups->min_score + group->points;
 }
@@ -616,7 +575,7 @@ static u8 hotness_wanted(const struct hotness_section *section, unsigned int ind
 		return 0;
 	/* After the record; pairs with hotness_aim() */
 	smp_rmb();
-	return target_wanted(READ_ONCE(section->aim[index]));
+	return READ_ONCE(section->aim[index]) ?: TARGET_ANY;
 }
 
 /* Is the page bound to a slot of @closed? */

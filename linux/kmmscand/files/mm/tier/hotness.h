@@ -56,13 +56,11 @@ struct hotness_histogram {
  * @points:	beyond @min_score, to count and to be selected
  * @warm:	base pages that reach @warm_score
  * @regretted:	base pages that were demoted lately, and reach @regret_score; each counts once
- * @excused:	what is demoted of these groups is not regretted
  */
 struct hotness_group {
 	unsigned int points;
 	unsigned long warm;
 	unsigned long regretted;
-	bool excused;
 };
 
 /**
@@ -149,10 +147,8 @@ unsigned int hotness_look_touch(struct hotness_look *look, unsigned long pfn);
 unsigned int hotness_touch(unsigned long pfn, unsigned int epoch, bool second, bool close,
 			   unsigned int shift);
 void hotness_touch_known(unsigned long pfn);
-bool hotness_found(unsigned long pfn, unsigned int epoch);
+bool hotness_found(unsigned long pfn, unsigned int epoch, bool second);
 unsigned int hotness_retract(unsigned long pfn, unsigned int epoch, unsigned int shift);
-unsigned int hotness_untouched(unsigned long *pfns, unsigned int nr, unsigned int epoch,
-			       bool second);
 void hotness_aim(unsigned long pfn, unsigned int epoch, bool second, u8 aim, bool shared);
 void hotness_forget(unsigned long pfn, unsigned long nr);
 int hotness_news(void);

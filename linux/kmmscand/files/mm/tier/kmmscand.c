@@ -96,9 +96,6 @@
 /* How often at the end of a round to try those whose mmap_lock is taken again */
 #define KMMSCAND_TRIES		8
 
-/* Rounds in which passes count as late after one that was */
-#define KMMSCAND_LATE_ROUNDS	16
-
 /* Sleep when this much is owed; shorter sleeps would be rounded up to a tick */
 #define KMMSCAND_SLEEP_NS	(20 * NSEC_PER_MSEC)
 
@@ -122,7 +119,6 @@ struct kmmscand_scanner {
 	unsigned int round;
 	unsigned int done;		/* rounds; the promoters read it, and these: */
 	unsigned int done_ms;		/* window with which the last one began */
-	unsigned int late;		/* rounds for which passes count as late */
 	struct kmmscand_close close;
 	struct kmmscand_procs procs;
 	struct list_head again;		/* address spaces whose mmap_lock was taken */
@@ -224,24 +220,6 @@ bool kmmscand_window_used(void)
 			return false;
 	}
 	return true;
-}
-
-/**
- * kmmscand_late - has a pass lately taken more time than an epoch has?
- *
- * Context: a promoter, which the scanners' state outlives.
- */
-bool kmmscand_late(void)
-{
-	int nid;
-
-	for_each_node_mask(nid, kmmscand->nodes.top) {
-		const struct kmmscand_scanner *s = kmmscand->scanner[nid];
-
-		if (s && READ_ONCE(s->late))
-			return true;
-	}
-	return false;
 }
 
 /**
@@ -495,8 +473,6 @@ static int kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	} else if (pass->next) {
 		/* Once, however often it is tried in this round */
 		s->unfinished_now += !state->task;
-		if (!ret)
-			WRITE_ONCE(s->late, KMMSCAND_LATE_ROUNDS);
 	} else {
 		/* Nothing was done: the next visit begins again. */
 		pass->epoch = pass->since;
@@ -650,7 +626,6 @@ static void kmmscand_round(struct kmmscand_scanner *s)
 	s->hurry = false;
 	s->unfinished = s->unfinished_now;
 	s->unfinished_now = 0;
-	WRITE_ONCE(s->late, s->late - !!s->late);
 	/* Forgotten slowly: passes over large address spaces do not end in each round. */
 	WRITE_ONCE(s->long_ms, s->long_ms - s->long_ms / 32);
 	if (s->nid == kmmscand->first)

@@ -190,7 +190,6 @@ unsigned int kmmscand_epoch_ms(void);
 /* Rounds of the scanners, for those who wait for the end of one */
 unsigned int kmmscand_rounds(void);
 bool kmmscand_window_used(void);
-bool kmmscand_late(void);
 unsigned long kmmscand_missing(void);
 void kmmscand_wait_round(struct kmmscand_cpu *cpu, unsigned int round, unsigned int msecs);
 void kmmscand_wake(void);

@@ -25,16 +25,12 @@
  * to be demoted for it, more is asked for: two points above hot_threshold, and windows that
  * are short, or pages that are warm by chance are exchanged for others.
  *
- * When much more is warm than lately, other pages are hot than before, and as much as possible
- * is exchanged at once.  What was demoted of the groups whose pages these are was demoted rightly.
- *
  * What was promoted and demoted lately needs two points more, so that equally hot pages do not
  * take turns.
  *
  * A target that stays full raises the threshold further (pressure).  If too many pages that
  * have been demoted are hot again soon, that is done only for the memory control groups for
- * which most was promoted: somebody else's pages may be worth it.  Migrations that fail make
- * the budget smaller (backoff).
+ * which most was promoted: somebody else's pages may be worth it.
  *
  * Memory control groups can have a limit, or nothing of theirs is promoted (limit.c).
  *
@@ -104,9 +100,7 @@ struct kpromoted {
 	struct hotness_groups groups;	/* what is asked of them, and found */
 	unsigned long promoted[TIER_GROUPS];	/* from the node; too much for the stack */
 	struct kpromoted_regrets regrets;
-	struct kpromoted_steady steady;
 	unsigned long regretted;	/* base pages since the beginning */
-	struct kpromoted_backoff backoff;
 	struct kpromoted_limits limits;
 	unsigned long exchange;		/* see kpromoted_exchange_update() */
 	unsigned int window_ms;		/* that the scanners should use */
@@ -280,13 +274,11 @@ static unsigned long kpromoted_exchange_most(int target)
 }
 
 /* Look at the fast nodes.  Returns what is free, in base pages. */
-static unsigned long kpromoted_room(struct kpromoted *p, int target)
+static unsigned long kpromoted_room(struct kpromoted *p)
 {
 	unsigned long sum = 0;
 	int nid;
 
-	if (!target_matters())
-		return tier_target_headroom(target);
 	for_each_node_mask(nid, p->nodes.top) {
 		struct kpromoted_room *room = &p->room[nid];
 
@@ -363,21 +355,17 @@ static int kpromoted_cmp_nid(const void *a, const void *b)
 }
 
 /* Give the ranges their targets, and put them in this order.  Returns how many are left. */
-static unsigned int kpromoted_group(struct kpromoted *p, unsigned int nr, int target)
+static unsigned int kpromoted_group(struct kpromoted *p, unsigned int nr)
 {
 	unsigned int i, kept = 0;
 
 	for (i = 0; i < nr; i++) {
 		struct tier_range range = p->ranges[i];
 
-		if (target_matters()) {
-			range.nid = kpromoted_place(p, range.nid, range.nr);
-			if (range.nid == NUMA_NO_NODE)
-				continue;
-			p->room[range.nid].left -= range.nr;
-		} else {
-			range.nid = target;
-		}
+		range.nid = kpromoted_place(p, range.nid, range.nr);
+		if (range.nid == NUMA_NO_NODE)
+			continue;
+		p->room[range.nid].left -= range.nr;
 		p->ranges[kept++] = range;
 	}
 	if (target_matters())
@@ -386,18 +374,18 @@ static unsigned int kpromoted_group(struct kpromoted *p, unsigned int nr, int ta
 }
 
 /* Base pages that can be afforded in one epoch of @period_ms */
-static unsigned long kpromoted_budget(struct kpromoted *p, int target, unsigned int period_ms)
+static unsigned long kpromoted_budget(struct kpromoted *p, unsigned int period_ms)
 {
 	unsigned long cpu, room, rate;
 
 	cpu = div64_u64((u64)period_ms * NSEC_PER_MSEC / 100 *
 			READ_ONCE(kmmscand_tunables.promote_cpu_pct), p->page_ns);
-	room = kpromoted_room(p, target);
+	room = kpromoted_room(p);
 	if (numa_demotion_enabled)
 		room += p->exchange;
 	rate = mult_frac((unsigned long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) <<
 			 (20 - PAGE_SHIFT), period_ms, MSEC_PER_SEC);
-	return max(min3(cpu, room, rate) >> p->backoff.shift, KPROMOTED_BATCH);
+	return max(min3(cpu, room, rate), KPROMOTED_BATCH);
 }
 
 /* What is done in one epoch */
@@ -407,7 +395,7 @@ struct kpromoted_work {
 	struct kpromoted_limits *limits;	/* if groups have a say */
 	unsigned long left;		/* base pages to be promoted */
 	unsigned long moved;
-	unsigned long exchanged;	/* of these, more than was free; not with one target */
+	unsigned long exchanged;	/* of these, more than was free */
 	unsigned long begun;		/* in jiffies */
 	bool full;			/* the target has no room, also not after waiting */
 };
@@ -443,9 +431,6 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 		p->tokens += stats.refused;
 		tried = stats.moved + stats.isolate + stats.busy + stats.nomem + stats.skipped +
 			stats.refused;
-		/* What has been freed meanwhile, or may not move, is no reason to do less. */
-		kpromoted_backoff_count(&p->backoff, stats.moved,
-					stats.isolate + stats.busy + stats.nomem);
 		/* An average over some batches; of a few pages the overhead is too large. */
 		if (tried >= KPROMOTED_FEW) {
 			cost = div64_u64(task_sched_runtime(current) - start, tried);
@@ -532,14 +517,10 @@ static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool re
 
 /* Ask for more, or less, depending on how this epoch went. */
 static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *work,
-			    unsigned long room, unsigned long warm)
+			    unsigned long warm)
 {
-	unsigned long exchanged = work->moved - min(work->moved, room);
 	enum kpromoted_regret regret;
 	bool relent;
-
-	if (target_matters())
-		exchanged = work->exchanged;
 
 	/*
 	 * With demotion it is kswapd that keeps room, and never more than up to the
@@ -552,7 +533,7 @@ static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *wo
 				  p->window_ms < kpromoted_most(p));
 	tier_bounces_age();
 	regret = kpromoted_adapt_groups(p, relent);
-	p->exchange = kpromoted_exchange_update(p->exchange, exchanged,
+	p->exchange = kpromoted_exchange_update(p->exchange, work->exchanged,
 						kpromoted_exchange_most(work->target),
 						work->full, regret);
 	/* What is exchanged has to be hotter. */
@@ -581,15 +562,10 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 	kpromoted_charge(p, target, pages);
 	count_tier_events(KMMSCAND_CANDIDATE, pages);
 	done = kpromoted_move(p, first, end, work);
-	if (!target_matters()) {
-		work->full = !done;
-		return;
-	}
 	room->full = !done;
 	moved = work->moved - moved;
 	work->exchanged += moved - min(moved, room->free);
 	room->free -= min(moved, room->free);
-	/* Full is who has no target left. */
 	work->full = true;
 	for_each_node_mask(nid, p->nodes.top)
 		work->full &= p->room[nid].full;
@@ -650,7 +626,7 @@ static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 				    batch);
 		if (!nr)
 			return;
-		nr = kpromoted_group(p, nr, work->target);
+		nr = kpromoted_group(p, nr);
 		/* What has no target does not use up what others may need. */
 		for (i = 0, pages = 0; i < nr; i++)
 			pages += p->ranges[i].nr;
@@ -662,25 +638,6 @@ static void kpromoted_work(struct kpromoted *p, struct kpromoted_work *work,
 			return;
 		}
 	}
-}
-
-/*
- * Are other pages hot than before?  What was demoted of a group before may well be hot now, and
- * that says nothing about demotions of others.
- */
-static bool kpromoted_see_changes(struct kpromoted *p, unsigned long warm)
-{
-	int i;
-
-	for (i = 0; i < TIER_GROUPS; i++) {
-		struct hotness_group *group = &p->groups.group[i];
-
-		group->excused = kpromoted_excused(&p->owner[i], p->exchanging, p->window_ms,
-						   warm ? group->warm : 0);
-		if (group->excused)
-			group->regretted = 0;
-	}
-	return kpromoted_changed(&p->steady, p->exchanging, p->window_ms, warm);
 }
 
 /* Is there anything in the table that has not been seen when it was counted last? */
@@ -698,14 +655,13 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 {
 	unsigned int least = READ_ONCE(kmmscand_tunables.hot_threshold), threshold, i;
 	unsigned int points = HOTNESS_MAX_SCORE;
-	unsigned long budget, hot, wanted, room, warm = 0, over = 0, found, missing;
+	unsigned long budget, hot, wanted, warm = 0, over = 0, found, missing;
 	struct kpromoted_work work = { .begun = jiffies };
 	unsigned int round = kmmscand_rounds();
 	struct hotness_histogram histogram;
 	/* Of what was found, the window says something that the scanners had. */
 	bool scanned = round != p->round && kmmscand_window_used();
 
-	kpromoted_backoff_decay(&p->backoff);
 	p->round = round;
 	work.target = kpromoted_target(p);
 	if (work.target == NUMA_NO_NODE) {
@@ -715,12 +671,10 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		WRITE_ONCE(budgets[p->nid], 0);
 		return;
 	}
-	room = tier_target_headroom(work.target);
 	p->exchanging = numa_demotion_enabled && !kpromoted_has_room(work.target);
 	/* To walk over the table for nothing costs more than all else here. */
 	if (!kpromoted_news(p)) {
-		kpromoted_see_changes(p, 0);
-		kpromoted_adapt(p, &work, room, 0);
+		kpromoted_adapt(p, &work, 0);
 		return;
 	}
 	p->groups.warm_score = least;
@@ -729,7 +683,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		least = p->groups.regret_score;
 	p->groups.min_score = least;
 	/* What is bound to a full node shall not raise the threshold for others. */
-	kpromoted_room(p, work.target);
+	kpromoted_room(p);
 	p->groups.closed = kpromoted_closed(p);
 	work.limits = kpromoted_limits_begin(&p->limits, &p->nodes.top);
 	if (!hotness_count(p->nid, &histogram, &p->groups, work.limits))
@@ -748,13 +702,10 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	for (i = 0; i < TIER_GROUPS; i++)
 		p->groups.group[i].warm = kpromoted_whole(p->groups.group[i].warm, found, missing);
 	warm = kpromoted_whole(warm, found, missing);
-	/* It is not for once that so much is hot, so it need not be tried with little first. */
-	if (kpromoted_see_changes(p, warm))
-		p->exchange = kpromoted_exchange_most(work.target);
 	least += p->pressure.score;
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
 		over += histogram.pages[i];
-	budget = kpromoted_budget(p, work.target, period_ms);
+	budget = kpromoted_budget(p, period_ms);
 	WRITE_ONCE(budgets[p->nid], budget);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
 	/* What even the group has to reach of which the least is demanded */
@@ -770,8 +721,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 			!(p->pressure.score || p->pressure.left || p->reserved)))
 		kpromoted_ask_window(p, kpromoted_window(kpromoted_window_ms(&p->nodes.slow),
 							 kpromoted_longest(),
-							 kpromoted_most(p), kmmscand_late(),
-							 warm, wanted, budget));
+							 kpromoted_most(p), warm, wanted,
+							 budget));
 	else
 		kpromoted_ask_window(p, min(p->window_ms, kpromoted_most(p)));
 
@@ -782,9 +733,9 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	if (threshold > least)
 		kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
 	p->rest = over > work.moved;
-	kpromoted_adapt(p, &work, room, warm);
+	kpromoted_adapt(p, &work, warm);
 	trace_kpromoted_epoch(p->nid, work.target, threshold, hot, budget, work.moved,
-			      p->pressure.score, p->backoff.shift, p->window_ms);
+			      p->pressure.score, p->window_ms);
 }
 
 static int kpromoted_thread(void *data)

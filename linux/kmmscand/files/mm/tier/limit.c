@@ -6,7 +6,7 @@
  * selects in the hotness table.  Pages count for the group that they are charged to, whoever
  * maps them.  For pages of groups that have no settings, and none above, that is all.
  *
- * Off: a page of a group with weight 0, or below one, is not counted and not selected.
+ * Off: a page of a group with a limit of 0, or below one, is not counted and not selected.
  *
  * Limits: a page is counted and selected only as long as each group with a limit, from its own
  * up, has room for it.  So what is beyond a limit changes nothing for other groups.  And it

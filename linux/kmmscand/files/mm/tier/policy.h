@@ -44,7 +44,7 @@ static inline unsigned int kpromoted_pick(const struct hotness_histogram *histog
 /* Steps by which the window follows, at most */
 #define KPROMOTED_WINDOW_STEP	8
 
-/* What is between this and the period is no close window, unless scanners are late. */
+/* What is between this and the period is no close window. */
 static inline unsigned int kpromoted_window_longest(unsigned int period_ms)
 {
 	return period_ms / 4;
@@ -93,7 +93,6 @@ static inline unsigned int kpromoted_window_half(unsigned int window_ms, unsigne
  * @window_ms: window until now
  * @period_ms: scan period, which is the longest window
  * @most:      the longest window that is of use just now
- * @late:      scanners need several epochs for a pass, so windows may be twice as long
  * @warm:      base pages that could be promoted
  * @hot:       those of the scores that are promoted
  * @budget:    base pages that can be afforded
@@ -105,11 +104,11 @@ static inline unsigned int kpromoted_window_half(unsigned int window_ms, unsigne
  * they cannot be told apart, a longer one if there are too few, in ms.
  */
 static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int period_ms,
-					    unsigned int most, bool late, unsigned long warm,
+					    unsigned int most, unsigned long warm,
 					    unsigned long hot, unsigned long budget)
 {
 	unsigned int least = kpromoted_window_least(period_ms);
-	unsigned int longest = kpromoted_window_longest(period_ms) << late;
+	unsigned int longest = kpromoted_window_longest(period_ms);
 	unsigned long next = min(window_ms, period_ms);
 
 	if (hot > 2 * budget) {
@@ -212,53 +211,6 @@ static inline bool kmmscand_burst_next(struct kmmscand_burst *burst, unsigned lo
 	return true;
 }
 
-/* How migrations went lately */
-struct kpromoted_backoff {
-	unsigned int shift;		/* the budget is 2^shift times as small */
-	unsigned int epochs;		/* since it changed */
-	unsigned long moved;
-	unsigned long failed;
-};
-
-#define KPROMOTED_BACKOFF_TRIES	1024
-#define KPROMOTED_BACKOFF_MAX	3
-/* Epochs after which a backoff is forgiven, whatever was tried in them */
-#define KPROMOTED_BACKOFF_EPOCHS	8
-
-/**
- * kpromoted_backoff_count - learn from a batch
- * @backoff: is updated after each KPROMOTED_BACKOFF_TRIES base pages
- * @moved:   base pages that were promoted
- * @failed:  that could not be
- */
-static inline void kpromoted_backoff_count(struct kpromoted_backoff *backoff,
-					   unsigned long moved, unsigned long failed)
-{
-	backoff->moved += moved;
-	backoff->failed += failed;
-	if (backoff->moved + backoff->failed < KPROMOTED_BACKOFF_TRIES)
-		return;
-	if (backoff->failed > backoff->moved)
-		backoff->shift = min(backoff->shift + 1, (unsigned int)KPROMOTED_BACKOFF_MAX);
-	else
-		backoff->shift = 0;
-	backoff->epochs = 0;
-	backoff->moved = 0;
-	backoff->failed = 0;
-}
-
-/**
- * kpromoted_backoff_decay - an epoch has passed
- * @backoff: becomes smaller when nothing was learned for long
- */
-static inline void kpromoted_backoff_decay(struct kpromoted_backoff *backoff)
-{
-	if (!backoff->shift || ++backoff->epochs < KPROMOTED_BACKOFF_EPOCHS)
-		return;
-	backoff->shift--;
-	backoff->epochs = 0;
-}
-
 /* Averages over the last epochs, in base pages */
 struct kpromoted_regrets {
 	unsigned long demoted_seen, regretted_seen;	/* counters as of the last epoch */
@@ -306,70 +258,6 @@ kpromoted_regrets_update(struct kpromoted_regrets *regrets, unsigned long demote
 	regrets->demoted = 0;
 	regrets->regretted = 0;
 	return ret;
-}
-
-/**
- * struct kpromoted_steady - what has been found lately, while pages were exchanged
- * @window_ms:	the last window
- * @warm:	base pages that were warm, the most of late
- * @epochs:	in which some were, since the window became longer
- * @rest:	epochs for which no change is told
- */
-struct kpromoted_steady {
-	unsigned int window_ms;
-	unsigned long warm;
-	unsigned int epochs;
-	unsigned int rest;
-};
-
-/* So many times as many pages are warm as lately, and more than can be exchanged at first. */
-#define KPROMOTED_CHANGE_TIMES	4
-#define KPROMOTED_CHANGE_MIN	2048UL
-/* Epochs that tell what is usual, and to wait for after a change */
-#define KPROMOTED_CHANGE_EPOCHS	4U
-#define KPROMOTED_CHANGE_REST	64U
-
-/**
- * kpromoted_changed - are other pages hot than before?
- * @steady:     updated
- * @exchanging: the fast node has no room, and kswapd demotes; else there is nothing to regret
- * @window_ms:  in which pages were found
- * @warm:       base pages that were
- *
- * When a program begins with something else, of what was demoted as cold before some is hot.
- * That demotion has chosen badly does not follow.  The change shows by the number of warm
- * pages on the slow node.  Where as hot pages go to and fro, it stays as it is.
- *
- * A longer window finds more of the same, so for some time after it nothing is a change.
- * Programs that are busy and idle in turn look as if they changed each time.  So it is told
- * seldom: about as often as demotions are forgotten anyway (bounce.c).
- *
- * Return: true once for each change.
- */
-static inline bool kpromoted_changed(struct kpromoted_steady *steady, bool exchanging,
-				     unsigned int window_ms, unsigned long warm)
-{
-	bool changed;
-
-	steady->rest -= !!steady->rest;
-	if (!exchanging) {
-		*steady = (struct kpromoted_steady) { .rest = steady->rest };
-		return false;
-	}
-	/* That is mostly because nobody was due. */
-	if (!warm)
-		return false;
-	if (window_ms > steady->window_ms)
-		steady->epochs = 0;
-	changed = steady->epochs >= KPROMOTED_CHANGE_EPOCHS && warm >= KPROMOTED_CHANGE_MIN &&
-		  warm > KPROMOTED_CHANGE_TIMES * steady->warm;
-	steady->epochs = min(steady->epochs + 1, KPROMOTED_CHANGE_EPOCHS);
-	steady->window_ms = window_ms;
-	steady->warm = max(steady->warm * 7 / 8, warm);
-	if (!changed || steady->rest)
-		return false;
-	steady->rest = KPROMOTED_CHANGE_REST;
-	return true;
 }
 
 /* Who has promoted one page in so many lately is to blame for what is regretted. */
@@ -488,32 +376,9 @@ static inline void kpromoted_pressure_update(struct kpromoted_pressure *pressure
  */
 struct kpromoted_owner {
 	struct kpromoted_pressure pressure;
-	struct kpromoted_steady steady;
-	unsigned int excused;		/* epochs in which nothing is regretted */
 	unsigned long promoted_seen;	/* counter as of the last epoch */
 	unsigned long promoted;		/* average over the last epochs */
 };
-
-/* Epochs after a change, in which is found what is hot by then */
-#define KPROMOTED_CHANGE_EXCUSE	8U
-
-/**
- * kpromoted_excused - may the demotion of a group's pages not be regretted?
- * @owner:	updated
- * @exchanging: as in kpromoted_changed()
- * @window_ms:  in which pages were found
- * @warm:	base pages of the group that were
- *
- * Return: true for some epochs after a change.
- */
-static inline bool kpromoted_excused(struct kpromoted_owner *owner, bool exchanging,
-				     unsigned int window_ms, unsigned long warm)
-{
-	owner->excused -= !!owner->excused;
-	if (kpromoted_changed(&owner->steady, exchanging, window_ms, warm))
-		owner->excused = KPROMOTED_CHANGE_EXCUSE;
-	return owner->excused;
-}
 
 /**
  * kpromoted_owners_update - learn from an epoch

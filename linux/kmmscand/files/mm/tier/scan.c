@@ -378,7 +378,7 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	if (w->look == KMMSCAND_AGAIN) {
 		if (!young && !tier_fault(BURST))
 			kmmscand_retract(w, folio);
-		warm = hotness_found(folio_pfn(folio), w->pass->looked);
+		warm = hotness_found(folio_pfn(folio), w->pass->looked, true);
 	}
 	w->pass->huge += warm && !folio_likely_mapped_shared(folio);
 	rcu_read_unlock();

@@ -175,7 +175,7 @@ u8 target_aim(unsigned int vote, const nodemask_t *allowed)
 		return vote | TARGET_STRICT;
 	/*
 	 * The nearest; without a vote the first one that is not full.  It has to be the same
-	 * one in each pass, or the page would be in doubt.
+	 * one in each pass, or the user would disagree with itself.
 	 */
 	for (slot = 1; slot <= target_nr; slot++) {
 		nid = target_nodes[slot];

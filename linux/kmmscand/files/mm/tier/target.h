@@ -19,12 +19,9 @@ struct task_struct;
  *
  *   bits 0-4  slot: a fast node by its place among them, from 1 on, or TARGET_ANY
  *   bit  5    the page may go there only, or stay
- *   bits 6-7  doubt: users disagree; so many touches must agree until it is believed again
  */
 #define TARGET_SLOT		0x1f
 #define TARGET_STRICT		0x20
-#define TARGET_DOUBT		0xc0
-#define TARGET_ONE_DOUBT	0x40
 
 /* No fast node is better than the others. */
 #define TARGET_ANY		0x1f
@@ -41,34 +38,18 @@ struct task_struct;
  * @old:    what is known of the page, 0 if that is of a former owner
  * @aim:    slot that the user wants, and whether the page may go elsewhere
  * @shared: there may be other users
- * @again:  the page has been recorded in this look already
  *
- * Users are address spaces, and tasks that read page cache.  While they disagree the page is
- * in doubt.  One that has changed its mind disagrees with itself for some touches, if there
- * may be others.  The page is bound to a node only as long as each of them says so.
+ * Users are address spaces, and tasks that read page cache.  Once they have disagreed no node is
+ * better than the others, until the page has no history any more.  The page is bound to a node
+ * only as long as each of them says so.
  *
  * Return: what is to be known now.
  */
-static inline u8 target_merge(u8 old, u8 aim, bool shared, bool again)
+static inline u8 target_merge(u8 old, u8 aim, bool shared)
 {
 	if (!old || !shared)
 		return aim;
-	if ((old ^ aim) & TARGET_SLOT)
-		return aim | TARGET_DOUBT;
-	if (!again && old >= TARGET_ONE_DOUBT)
-		old -= TARGET_ONE_DOUBT;
-	return old & (aim | TARGET_DOUBT);
-}
-
-/**
- * target_wanted - where should a page go?
- * @known: what is known of it, 0 if nothing is
- *
- * Return: slot, and whether the page may go there only; TARGET_ANY while users disagree.
- */
-static inline u8 target_wanted(u8 known)
-{
-	return known && known < TARGET_ONE_DOUBT ? known : TARGET_ANY;
+	return (old ^ aim) & TARGET_SLOT ? TARGET_ANY : old & aim;
 }
 
 /**

@@ -128,7 +128,7 @@ static void together_look(struct kunit *test, struct together *all)
 	/* The promoter does not wait for them. */
 	do {
 		KUNIT_EXPECT_EQ_MSG(test, together_select(test, 2), 0,
-				    "slot 2 without a doubt, but somebody disagrees");
+				    "slot 2, but somebody disagrees");
 		cond_resched();
 	} while (atomic_read_acquire(&all->done) < 2);
 

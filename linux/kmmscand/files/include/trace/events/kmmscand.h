@@ -57,15 +57,13 @@ TRACE_EVENT(kmmscand_pass,
  * @budget: base pages that could be afforded
  * @moved: base pages that were promoted
  * @pressure: part of @threshold, because too many pages bounced or there was no room
- * @backoff: @budget is 2^@backoff times as small, because migrations failed
  * @window_ms: in which the pages of the next epoch have to be accessed
  */
 TRACE_EVENT(kpromoted_epoch,
 	    TP_PROTO(int nid, int target, unsigned int threshold, unsigned long hot,
 		     unsigned long budget, unsigned long moved, unsigned int pressure,
-		     unsigned int backoff, unsigned int window_ms),
-	    TP_ARGS(nid, target, threshold, hot, budget, moved, pressure, backoff,
-		    window_ms),
+		     unsigned int window_ms),
+	    TP_ARGS(nid, target, threshold, hot, budget, moved, pressure, window_ms),
 	    TP_STRUCT__entry(__field(int, nid)
 			     __field(int, target)
 			     __field(unsigned int, threshold)
@@ -73,7 +71,6 @@ TRACE_EVENT(kpromoted_epoch,
 			     __field(unsigned long, budget)
 			     __field(unsigned long, moved)
 			     __field(unsigned int, pressure)
-			     __field(unsigned int, backoff)
 			     __field(unsigned int, window_ms)),
 	    TP_fast_assign(__entry->nid = nid;
 			   __entry->target = target;
@@ -82,12 +79,10 @@ TRACE_EVENT(kpromoted_epoch,
 			   __entry->budget = budget;
 			   __entry->moved = moved;
 			   __entry->pressure = pressure;
-			   __entry->backoff = backoff;
 			   __entry->window_ms = window_ms;),
-	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu pressure=%u backoff=%u window_ms=%u",
+	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu pressure=%u window_ms=%u",
 		      __entry->nid, __entry->target, __entry->threshold, __entry->hot,
-		      __entry->budget, __entry->moved, __entry->pressure,
-		      __entry->backoff, __entry->window_ms)
+		      __entry->budget, __entry->moved, __entry->pressure, __entry->window_ms)
 );
 
 /**

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Control of kmmscand by workload: prctl(PR_SET_TIER_SCAN), memory.tier.weight and
- * memory.tier.max, and what promotion does to a group's accounts.
+ * Control of kmmscand by workload: prctl(PR_SET_TIER_SCAN), memory.tier.max, and what promotion
+ * does to a group's accounts.
  *
  * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
  * its rule:
  *
  *   opt_out, scale		fault_opt_out
- *   off, off_shared, offline	fault_weight
+ *   off, off_shared, offline,
  *   max, max_above		fault_max
  *
  * That something stays proves nothing if nothing is promoted, so a twin that is as hot has
@@ -382,79 +382,53 @@ static void test_files(void)
 	bool ok = make_group("a");
 	int i;
 
-	ok &= is_set("a", "memory.tier.weight", "100") && is_set("a", "memory.tier.max", "max");
+	ok &= is_set("a", "memory.tier.max", "max");
 	for (i = 0; i < 2; i++) {
-		ok &= !write_file(in("a", "memory.tier.weight"), "100");
-		ok &= is_set("a", "memory.tier.weight", "100");
-		ok &= !write_file(in("a", "memory.tier.weight"), "0\n");
-		ok &= is_set("a", "memory.tier.weight", "0");
 		ok &= !write_file(in("a", "memory.tier.max"), "4M\n");
 		ok &= is_set("a", "memory.tier.max", "4194304");
-		ok &= is_set("a", "memory.tier.weight", "0");
 		ok &= !write_file(in("a", "memory.tier.max"), "0");
 		ok &= is_set("a", "memory.tier.max", "0");
 	}
 	ok &= kept("memory.tier.max", "-1") && kept("memory.tier.max", "x");
 	ok &= kept("memory.tier.max", "1 2") && kept("memory.tier.max", "maximum");
-	ok &= !write_file(in("a", "memory.tier.weight"), "100");
-	ok &= is_set("a", "memory.tier.max", "0");
 	ok &= !write_file(in("a", "memory.tier.max"), "max");
-	ok &= is_set("a", "memory.tier.weight", "100") && is_set("a", "memory.tier.max", "max");
+	ok &= is_set("a", "memory.tier.max", "max");
 	/* The root has none. */
-	ok &= access(in("", "memory.tier.weight"), F_OK) && access(in("", "memory.tier.max"), F_OK);
+	ok &= access(in("", "memory.tier.max"), F_OK);
 	ok &= remove_group("a");
 	/* A new group does not begin with what another has left. */
-	ok &= make_group("a") && !write_file(in("a", "memory.tier.weight"), "0");
+	ok &= make_group("a") && !write_file(in("a", "memory.tier.max"), "0");
 	ok &= remove_group("a") && make_group("a");
-	ok &= is_set("a", "memory.tier.weight", "100");
+	ok &= is_set("a", "memory.tier.max", "max");
 	ok &= remove_group("a");
-	ksft_test_result(ok, "the files take what they should\n");
+	ksft_test_result(ok, "the file takes what it should\n");
 }
 
-/* 0 and 100 are all that is known, whatever is set. */
-static void test_weight_values(void)
-{
-	static const char * const bad[] = {
-		"1", "50", "99", "101", "10000", "-1", "0 100", "abc", "max", "4294967296",
-	};
-	bool ok = make_group("a");
-	int i;
-
-	for (i = 0; i < (int)ARRAY_SIZE(bad); i++)
-		ok &= kept("memory.tier.weight", bad[i]);
-	ok &= !write_file(in("a", "memory.tier.weight"), "0");
-	for (i = 0; i < (int)ARRAY_SIZE(bad); i++)
-		ok &= kept("memory.tier.weight", bad[i]);
-	ok &= is_set("a", "memory.tier.weight", "0") && is_set("a", "memory.tier.max", "max");
-	ok &= remove_group("a");
-	ksft_test_result(ok, "other weights than 0 and 100 are refused\n");
-}
-
-/* Nothing is promoted of a group with weight 0, or below one. */
+/* Nothing is promoted of a group with a limit of 0, or below one. */
 static void test_off(void)
 {
 	bool ok = make_group("a") && make_group("p");
 	struct worker *off, *below, *twin;
 
 	ok &= !write_file(in("p", "cgroup.subtree_control"), "+memory") && make_group("p/a");
-	ok &= !write_file(in("a", "memory.tier.weight"), "0");
-	ok &= !write_file(in("p", "memory.tier.weight"), "0");
-	ok &= !write_file(in("p/a", "memory.tier.weight"), "100");
+	ok &= !write_file(in("a", "memory.tier.max"), "0");
+	ok &= !write_file(in("p", "memory.tier.max"), "0");
+	ok &= !write_file(in("p/a", "memory.tier.max"), "max");
 	off = start("a", 2 * MB);
 	below = start("p/a", 2 * MB);
 	twin = start("", 2 * MB);
 	ok &= !enable(true);
 	ok &= arrives(twin, 0);
 	sleep(2);
-	ksft_print_msg("%lu pages of a group with weight 0, and %lu below one, were promoted\n",
+	ksft_print_msg("%lu pages of a group with a limit of 0, and %lu below one, were promoted\n",
 		       off->moved, below->moved);
 	ok &= !off->moved && !below->moved;
-	ok &= !write_file(in("p", "memory.tier.weight"), "100");
+	ok &= !write_file(in("p", "memory.tier.max"), "max");
 	ok &= arrives(below, 0) && !off->moved;
 	enable(false);
 	ok &= stop_all();
 	ok &= remove_group("a") & remove_group("p/a") & remove_group("p");
-	ksft_test_result(ok, "a group with weight 0 is left alone\n");
+	ksft_test_result(ok, "a group with a limit of 0 is left alone\n");
 }
 
 /* Memory that a process in @group has populated on the slow node, and that has exited. */
@@ -487,22 +461,22 @@ static void test_off_shared(void)
 	char *p = NULL;
 	bool ok;
 
-	ok = make_group("a") && !write_file(in("a", "memory.tier.weight"), "0");
+	ok = make_group("a") && !write_file(in("a", "memory.tier.max"), "0");
 	p = ok ? map_charged(2 * MB, "a") : NULL;
 	ok &= !!p;
 	twin = start("", 2 * MB);
 	ok &= !enable(true);
 	moved = p ? keep_hot(p, 2 * MB, 5, 100) : 0;
-	ksft_print_msg("%lu shared pages that are charged to weight 0 were promoted\n", moved);
+	ksft_print_msg("%lu shared pages that are charged to a limit of 0 were promoted\n", moved);
 	ok &= !moved && arrives(twin, 0) && event_count("kmmscand_memcg_off") > off;
-	ok &= !write_file(in("a", "memory.tier.weight"), "100");
+	ok &= !write_file(in("a", "memory.tier.max"), "max");
 	ok &= p && keep_hot(p, 2 * MB, ARRIVE_S, 90) >= 2 * PER_MB * 9 / 10;
 	enable(false);
 	ok &= stop_all();
 	if (p)
 		munmap(p, 2 * MB);
 	ok &= remove_group("a");
-	ksft_test_result(ok, "pages charged to a group with weight 0 stay, whoever uses them\n");
+	ksft_test_result(ok, "pages charged to a group with a limit of 0 stay, whoever uses them\n");
 }
 
 /* @group limits what is in @worker, which is the same or below. */
@@ -594,9 +568,9 @@ static void test_offline(void)
 	int i;
 
 	ok &= !write_file(in("p", "cgroup.subtree_control"), "+memory") && make_group("p/c");
-	ok &= !write_file(in("a", "memory.tier.weight"), "0");
+	ok &= !write_file(in("a", "memory.tier.max"), "0");
 	ok &= !write_file(in("b", "memory.tier.max"), "0");
-	ok &= !write_file(in("p", "memory.tier.weight"), "0");
+	ok &= !write_file(in("p", "memory.tier.max"), "0");
 	for (i = 0; i < 3; i++) {
 		p[i] = map_charged(2 * MB, group[i]);
 		ok &= p[i] && remove_group(group[i]);
@@ -661,10 +635,9 @@ static void test_charges(void)
 	ksft_test_result(ok, "promotion changes no charges\n");
 }
 
-/* Groups with all kinds of settings come and go while their pages are promoted. */
+/* Groups with all kinds of limits come and go while their pages are promoted. */
 static void test_churn(void)
 {
-	static const char * const weights[] = { "0", "100" };
 	static const char * const limits[] = { "0", "1M", "max" };
 	double end = now() + 6;
 	long before = dying();
@@ -684,7 +657,6 @@ static void test_churn(void)
 		snprintf(name, sizeof(name), "g%u", n % 8);
 		snprintf(path, sizeof(path), "%s", in(name, "cgroup.procs"));
 		ok &= make_group(name);
-		ok &= !write_file(in(name, "memory.tier.weight"), weights[n % 2]);
 		ok &= !write_file(in(name, "memory.tier.max"), limits[n % 3]);
 		ok &= !write_file(path, pid);
 		/* Pages of a group that will be removed before they are */
@@ -720,7 +692,6 @@ static const struct tier_test tests[] = {
 	{ "opt_out", test_opt_out },
 	{ "scale", test_scale },
 	{ "files", test_files },
-	{ "weight_values", test_weight_values },
 	{ "off", test_off },
 	{ "off_shared", test_off_shared },
 	{ "max", test_max },
