@@ -476,7 +476,7 @@ static void test_off_shared(void)
 	if (p)
 		munmap(p, 2 * MB);
 	ok &= remove_group("a");
-	ksft_test_result(ok, "pages charged to a group with a limit of 0 stay, whoever uses them\n");
+	ksft_test_result(ok, "pages charged to a group with limit 0 stay, whoever uses them\n");
 }
 
 /* @group limits what is in @worker, which is the same or below. */
