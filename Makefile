@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
 
-.PHONY: help setup run kernels test soak models refault readcost thp shares summary migrc migrc-curve bench sweep repeats curves shell tree refresh series check
+.PHONY: help setup run kernels test soak models refault readcost thp policycost zap shares summary migrc migrc-curve bench sweep repeats curves shell tree refresh series check
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,12 @@ readcost:  ## what read(2) costs, kmmscand on and off; writes docs/results/readc
 	@$(LAB) readcost
 thp:  ## large folios before and after promotion; writes docs/results/thp.*
 	@$(LAB) thp
+
+policycost:  ## what asking memory policies costs at each promotion; writes docs/results/policycost.md
+	@$(LAB) policycost
+
+zap:  ## what unmapping costs, batched and not; writes docs/results/zap.*
+	@$(LAB) zap
 
 shares:  ## what is promoted of memory control groups under a limit; writes docs/results/shares.*
 	@$(LAB) shares

@@ -21,6 +21,7 @@ from lab import (
     migrc_curve,
     migrcfaults,
     models,
+    policycost,
     readcost,
     refault,
     repeats,
@@ -33,6 +34,7 @@ from lab import (
     thp,
     topology,
     tree,
+    zap,
 )
 from lab.errors import LabError
 
@@ -188,6 +190,16 @@ def run_readcost(_args: argparse.Namespace) -> int:
 def run_thp(_args: argparse.Namespace) -> int:
     """make thp: large folios before and after promotion."""
     return 0 if thp.thp(RESULTS) else 1
+
+
+def run_policycost(_args: argparse.Namespace) -> int:
+    """make policycost: what it costs to ask memory policies at each promotion."""
+    return 0 if policycost.policycost(RESULTS) else 1
+
+
+def run_zap(_args: argparse.Namespace) -> int:
+    """make zap: what unmapping costs, batched and not."""
+    return 0 if zap.zap(RESULTS) else 1
 
 
 def run_summary(_args: argparse.Namespace) -> int:
@@ -346,6 +358,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_resume(command)
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
     add("thp", run_thp, "large folios before and after promotion, by size, into docs/results")
+    add("policycost", run_policycost, "what asking memory policies costs, into docs/results")
+    add("zap", run_zap, "what unmapping costs, batched and not, into docs/results")
     add("summary", run_summary, "one page about all results, into docs/results; measures nothing")
     command = add("shares", run_shares, "what is promoted under memory.tier.max, into docs/results")
     command.add_argument("--runs", type=int, default=shares.RUNS)

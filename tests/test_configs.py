@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 WITHOUT = {
     "no-migrc": ("MIGRC",),
     "no-kmmscand": ("KMMSCAND",),
-    "no-rooms": ("MIGRC", "KMMSCAND", "TIER_PROMOTE"),
+    "no-rooms": ("MIGRC", "KMMSCAND", "TIER_PROMOTE", "ZAP_BATCH"),
     "no-numa-balancing": ("NUMA_BALANCING",),
     "no-memcg": ("MEMCG",),
     "no-thp": ("TRANSPARENT_HUGEPAGE",),
@@ -34,6 +34,7 @@ OPTIONAL = {
     "mm/memory_hotplug.o": "MEMORY_HOTPLUG",
     "mm/page_ext.o": "PAGE_EXTENSION",
     "mm/page_table_check.o": "PAGE_TABLE_CHECK",
+    "mm/zap_batch.o": "ZAP_BATCH",
 }
 OURS = {"MIGRC": "mm/migrc/", "KMMSCAND": "mm/tier/", "TIER_PROMOTE": "mm/tier/"}
 

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What unmapping costs: populates memory, unmaps it in some way, and says how long that took.
+ *
+ *   munmap      one munmap(2) of all
+ *   dontneed    one madvise(2) of all
+ *   pieces      munmap(2) of 64 KiB at a time
+ *   exit        a process with the memory exits
+ *   nodes       munmap(2), pages on nodes 0 and 1 in turn
+ *   groups      munmap(2) of shared pages that are charged to two groups in turn
+ *   shell       fork(2) and exit of a small child, as a shell does
+ *
+ * --folio is the size of the folios, 4 to 2048 KiB; huge pages are mapped by PTEs with "2048pte",
+ * smaller ones always.  A line is printed for each round.  The time is the guest's: under QEMU's
+ * icount it is the number of instructions.  The markers are around what is timed.
+ *
+ * "groups" needs two memory control groups, /sys/fs/cgroup/zap-a and -b.
+ */
+#include "common.h"
+
+#include <fcntl.h>
+
+#define HUGE_KB		2048
+#define PIECE		(64UL << 10)
+#define CHILDREN	64
+
+static void put(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, value, strlen(value)) < 0)
+		die("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+static void use_folios(int kb)
+{
+	char path[96];
+	int size;
+
+	for (size = 16; size <= HUGE_KB; size *= 2) {
+		snprintf(path, sizeof(path),
+			 "/sys/kernel/mm/transparent_hugepage/hugepages-%dkB/enabled", size);
+		put(path, size == kb ? "always" : "never");
+	}
+}
+
+static char *map(size_t len, int flags)
+{
+	size_t huge = HUGE_KB << 10;
+	char *p = mmap(NULL, len + huge, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+	char *start;
+
+	if (p == MAP_FAILED)
+		die("%s: %s", "mmap", strerror(errno));
+	/* Folios of each size fit from the beginning on, and nothing is left beside them. */
+	start = (char *)(((unsigned long)p + huge - 1) & ~(huge - 1));
+	if (start > p)
+		munmap(p, start - p);
+	munmap(start + len, p + huge - start);
+	return start;
+}
+
+static void touch(char *p, size_t len)
+{
+	for (size_t i = 0; i < len; i += PAGE_SZ)
+		p[i] = 1;
+}
+
+static void bind_pages(char *p, size_t len)
+{
+	for (size_t i = 0; i < len; i += PAGE_SZ) {
+		unsigned long mask = 1UL << (i / PAGE_SZ % 2);
+
+		if (syscall(SYS_set_mempolicy, 2 /* MPOL_BIND */, &mask, 64UL))
+			die("%s: %s", "set_mempolicy", strerror(errno));
+		p[i] = 1;
+	}
+	syscall(SYS_set_mempolicy, 0, NULL, 0UL);
+}
+
+static void charge_in_turn(char *p, size_t len)
+{
+	for (int i = 0; i < 2; i++) {
+		int status;
+		pid_t pid = fork();
+
+		if (!pid) {
+			put(i ? "/sys/fs/cgroup/zap-b/cgroup.procs" :
+				"/sys/fs/cgroup/zap-a/cgroup.procs", "0");
+			for (size_t at = i * PAGE_SZ; at < len; at += 2 * PAGE_SZ)
+				p[at] = 1;
+			_exit(0);
+		}
+		if (waitpid(pid, &status, 0) != pid || status)
+			die("%s: %s", "a child that touches shared memory", strerror(errno));
+	}
+	for (size_t at = 0; at < len; at += PAGE_SZ)
+		*(volatile char *)(p + at);
+}
+
+/* Map huge pages by PTEs. */
+static void split(char *p, size_t len)
+{
+	for (size_t i = 0; i < len; i += HUGE_KB << 10) {
+		if (mprotect(p + i, PAGE_SZ, PROT_READ) ||
+		    mprotect(p + i, PAGE_SZ, PROT_READ | PROT_WRITE))
+			die("%s: %s", "mprotect", strerror(errno));
+	}
+}
+
+static double exits(size_t len, int kb, int pte)
+{
+	double *began = mmap(NULL, PAGE_SZ, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double s;
+	pid_t pid = fork();
+
+	if (!pid) {
+		char *p = map(len, MAP_PRIVATE);
+
+		madvise(p, len, kb == 4 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+		touch(p, len);
+		if (pte)
+			split(p, len);
+		*began = now_s();
+		lab_start();
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	lab_stop();
+	s = now_s() - *began;
+	munmap(began, PAGE_SZ);
+	return s;
+}
+
+static double shell(void)
+{
+	double began = now_s();
+
+	lab_start();
+	for (int i = 0; i < CHILDREN; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(0);
+		waitpid(pid, NULL, 0);
+	}
+	lab_stop();
+	return now_s() - began;
+}
+
+static double unmaps(const char *how, size_t len, int kb, int pte)
+{
+	int groups = !strcmp(how, "groups");
+	char *p = map(len, groups ? MAP_SHARED : MAP_PRIVATE);
+	double began;
+
+	madvise(p, len, kb == 4 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	if (groups)
+		charge_in_turn(p, len);
+	else if (!strcmp(how, "nodes"))
+		bind_pages(p, len);
+	else
+		touch(p, len);
+	if (pte)
+		split(p, len);
+	began = now_s();
+	lab_start();
+	if (!strcmp(how, "dontneed")) {
+		madvise(p, len, MADV_DONTNEED);
+	} else if (!strcmp(how, "pieces")) {
+		for (size_t i = 0; i < len; i += PIECE)
+			munmap(p + i, PIECE);
+	} else {
+		munmap(p, len);
+	}
+	lab_stop();
+	began = now_s() - began;
+	munmap(p, len);
+	return began;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t size_mb = 256, rounds = 1;
+	const char *how = "munmap", *folio = "4";
+	const struct opt opts[] = {
+		{ "case", OPT_STR, &how, "munmap, dontneed, pieces, exit, nodes, groups or shell" },
+		{ "size-mb", OPT_U64, &size_mb, "how much is unmapped" },
+		{ "folio", OPT_STR, &folio, "size in KiB; 2048pte: mapped by PTEs" },
+		{ "rounds", OPT_U64, &rounds, "how often" },
+		{ NULL, OPT_U64, NULL, NULL },
+	};
+	size_t len;
+	int kb, pte;
+
+	opt_parse(argc - 1, argv + 1, opts);
+	len = size_mb << 20;
+	kb = atoi(folio);
+	pte = !!strstr(folio, "pte");
+	use_folios(kb);
+	while (rounds--) {
+		double each = (double)len / PAGE_SZ, s;
+
+		if (!strcmp(how, "exit")) {
+			s = exits(len, kb, pte);
+		} else if (!strcmp(how, "shell")) {
+			s = shell();
+			each = CHILDREN;
+		} else {
+			s = unmaps(how, len, kb, pte);
+		}
+		printf("RESULT {\"case\": \"%s\", \"folio\": \"%s\", \"ms\": %.3f, "
+		       "\"ns_each\": %.1f}\n", how, folio, s * 1e3, s * 1e9 / each);
+	}
+	return 0;
+}

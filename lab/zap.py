@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What unmapping costs, with batched unmapping (room zap-batch) and without.
+
+lab/workloads/zap.c unmaps memory in several ways on a machine with one CPU whose time is the
+number of instructions (QEMU's icount), so a figure repeats exactly.  Four modes: the unmodified
+kernel; ours with the batching of large folios that the base has turned off, which shows what
+that is worth; ours with the switch off; and on.  Each is a boot of its own.  Locked operations
+and the share of statistics are counted by the insn plugin, on two CPUs, for 4 KiB pages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import build, cache, guest, instruments, programs, report, scenario, topology
+from lab.errors import LabError
+
+NAME = "zap"
+ENABLED = "/sys/kernel/mm/zap_batch/enabled"
+SINGLE = "/sys/kernel/debug/zap_batch/single_ptes"
+CGROUP = "/sys/fs/cgroup"
+SIZES = ("4", "16", "32", "64", "128", "256", "512", "1024", "2048pte", "2048")
+COUNT_MB = 256  # of what the insn plugin counts
+PAGES = COUNT_MB << 8
+# Functions that do nothing but keep statistics
+STATISTICS = re.compile(
+    r"^_*(mod_(memcg_)?(lruvec|node_page|zone_page|memcg)_state|lruvec_stat_mod_folio"
+    r"|memcg_rstat_updated|cgroup_rstat_updated|mod_node_page_state|mod_zone_page_state"
+    r"|mem_cgroup_update_lru_size|zap_stat_flush|count_memcg_events)$"
+)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A kernel and what is switched on before."""
+
+    kernel: str
+    prepare: str
+    label: str
+
+
+MODES = {
+    "base": Mode("base", "true", "unmodified"),
+    "single": Mode("torture", f"echo 1 > {SINGLE}", "base's batching off"),
+    "off": Mode("tiershift", "true", "ours, off"),
+    "on": Mode("tiershift", f"echo 1 > {ENABLED}", "ours, on"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to unmap, and how many times the base's cost it may have."""
+
+    how: str
+    folio: str
+    size_mb: int
+    most: float
+    depth: int = 1  # of the memory control group
+
+    @property
+    def label(self) -> str:
+        """Names the row."""
+        folio = self.folio.replace("pte", " KiB by PTEs") if "pte" in self.folio else ""
+        deep = f", group at depth {self.depth}" if self.depth != 1 else ""
+        return f"{self.how}, {folio or self.folio + ' KiB'}{deep}"
+
+
+SEED = tuple(Case("munmap", size, 1024, 0.70 if size == "4" else 1.01) for size in SIZES)
+OTHERS = (
+    Case("munmap", "4", 256, 0.70, depth=3),
+    Case("munmap", "4", 256, 0.70, depth=6),
+    Case("nodes", "4", 256, 1.02),
+    Case("groups", "4", 256, 1.02),
+    Case("pieces", "4", 256, 0.95),
+    Case("dontneed", "4", 256, 0.75),
+    Case("exit", "4", 1024, 0.75),
+    Case("shell", "4", 1, 1.01),
+)
+CASES = SEED + OTHERS
+OFF_LIMIT = 0.005  # off may not differ from base by more
+
+Rows = dict[str, dict[str, float]]  # by case, milliseconds by mode
+
+
+def _script(mode: Mode, cases: tuple[Case, ...], program: Path) -> str:
+    lines = [
+        f"test -e {CGROUP}/cgroup.controllers || mount -t cgroup2 none {CGROUP} || exit 3",
+        f"echo +memory > {CGROUP}/cgroup.subtree_control",
+        f"mkdir -p {CGROUP}/zap-a {CGROUP}/zap-b",
+        mode.prepare,
+    ]
+    for case in cases:
+        groups = [f"{CGROUP}/" + "/".join("d" * level) for level in range(1, case.depth + 1)]
+        for group in groups:
+            lines.append(f"mkdir {group}")
+            if group != groups[-1]:
+                lines.append(f"echo +memory > {group}/cgroup.subtree_control")
+        args = ["--case", case.how, "--size-mb", str(case.size_mb), "--folio", case.folio]
+        run = shlex.join([str(program), *args])
+        lines.append(f"( echo 0 > {groups[-1]}/cgroup.procs; exec {run} ) || exit 4")
+        lines += [f"rmdir {group}" for group in reversed(groups)]
+    return "\n".join(lines)
+
+
+def _boot(name: str, cases: tuple[Case, ...], count: bool) -> tuple[list[float], Path]:
+    """Milliseconds of each case; with ``count`` what the insn plugin has written."""
+    mode = MODES[name]
+    kernel = build.kernel(mode.kernel)
+    out = cache.sub("runs") / NAME / f"{name}{'-count' if count else ''}"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    built = programs.build_programs(cache.root() / "programs")
+    machine = topology.load("two-tier", fast_mb=1536, slow_mb=512, fast_cpus=2 if count else 1)
+    plugins = []
+    if count:
+        plugins = [
+            instruments.insn_plugin(
+                kernel.system_map,
+                out / "insn.json",
+                plugins=instruments.build_plugins(cache.root() / "programs"),
+            )
+        ]
+    title = f"zap: {mode.label}" + (", counted" if count else "")
+    with scenario.Live(sys.stderr, title, 60, [0]) as live:
+        result = guest.run(
+            kernel.image,
+            machine,
+            _script(mode, cases, built["zap"]),
+            out_dir=out,
+            timeout_s=900,
+            plugins=plugins,
+            icount=not count,
+            on_line=live.on_line,
+        )
+    log = (out / "output.log").read_text(encoding="utf-8")
+    if result.exit_code:
+        raise LabError(f"{title}: exit code {result.exit_code}", log[-500:])
+    return times(log, cases), out
+
+
+def times(log: str, cases: tuple[Case, ...]) -> list[float]:
+    """Milliseconds of each case, from what zap.c has printed."""
+    found = [json.loads(line) for line in re.findall(r"^RESULT (.*)$", log, re.MULTILINE)]
+    if [(one["case"], one["folio"]) for one in found] != [(c.how, c.folio) for c in cases]:
+        raise LabError("zap.c has not measured what it should", log[-500:])
+    return [float(one["ms"]) for one in found]
+
+
+def counts(table: instruments.InsnTable) -> dict[str, float]:
+    """Per page: kernel instructions, locked operations, and instructions for statistics."""
+    symbols = table.symbols.values()
+    return {
+        "insn": sum(sum(one.insn) for one in symbols) / PAGES,
+        "locked": sum(sum(one.locked) for one in symbols) / PAGES,
+        "statistics": sum(sum(one.insn) for one in symbols if STATISTICS.match(one.name)) / PAGES,
+    }
+
+
+def judge(rows: Rows, counted: dict[str, dict[str, float]]) -> list[str]:
+    """Goals that are missed."""
+    missed = []
+    for case in CASES:
+        row = rows[case.label]
+        ratio = row["on"] / row["base"]
+        if ratio > case.most:
+            missed.append(f"{case.label}: {ratio:.3f} of base, at most {case.most}")
+        if abs(row["off"] / row["base"] - 1) > OFF_LIMIT:
+            missed.append(f"{case.label}: off is {row['off'] / row['base']:.3f} of base")
+    if counted["on"]["locked"] > 3.75:
+        missed.append(f"{counted['on']['locked']:.2f} locked operations, at most 3.75")
+    share = counted["on"]["statistics"] / counted["base"]["statistics"]
+    if share > 0.2:
+        missed.append(f"statistics: {share:.2f} of base's, at most 0.2")
+    return missed
+
+
+def table(rows: Rows) -> list[list[str]]:
+    """Header and a row for each case."""
+    lines = [["case", *(f"{mode.label} (ms)" for mode in MODES.values()), "on / base", "goal"]]
+    for case in CASES:
+        row = rows[case.label]
+        lines.append(
+            [
+                f"{case.label}, {case.size_mb} MiB",
+                *(f"{row[name]:.2f}" if name in row else "" for name in MODES),
+                f"{row['on'] / row['base']:.3f}",
+                f"{case.most:.2f}",
+            ]
+        )
+    return lines
+
+
+def count_table(counted: dict[str, dict[str, float]]) -> list[list[str]]:
+    """Header and a row for each mode that was counted."""
+    lines = [["munmap, 4 KiB, per page", "instructions", "locked operations", "for statistics"]]
+    for name, found in counted.items():
+        lines.append(
+            [
+                MODES[name].label,
+                f"{found['insn']:.0f}",
+                f"{found['locked']:.2f}",
+                f"{found['statistics']:.0f}",
+            ]
+        )
+    return lines
+
+
+def markdown(facts: dict[str, Any]) -> str:
+    """The page for docs/results."""
+    kernel = facts["kernels"]["tiershift"]
+    return "\n".join(
+        [
+            "<!-- SPDX-License-Identifier: GPL-2.0 -->",
+            "# Unmapping",
+            "",
+            "Time of unmapping, in virtual milliseconds: the number of kernel instructions on one "
+            "CPU under emulation, not hardware time.",
+            "",
+            f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
+            "",
+            *report.markdown_rows(table(facts["rows"])),
+            "",
+            *report.markdown_rows(count_table(facts["counted"])),
+            "",
+            *(f"- MISSED: {text}" for text in facts["missed"]),
+            "- The unmodified kernel batches large folios already. With that off, each PTE of one "
+            "is zapped by itself; the seed series measured the same difference.",
+            "- nodes: pages on two nodes in turn. groups: shared pages charged to two groups in "
+            "turn. pieces: 64 KiB at a time. shell: 64 times fork, exit and wait.",
+            f"- Emulated (TCG, {facts['host']['qemu']}); one run each, which icount makes exact.",
+            f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
+            f"{kernel['base_version']}, and the unmodified one with the same configuration.",
+            "",
+        ]
+    )
+
+
+def zap(save: Path) -> bool:
+    """Run everything, print it, write save/zap.json and zap.md; True if no goal is missed."""
+    began = time.time()
+    rows: Rows = {case.label: {} for case in CASES}
+    for name in MODES:
+        # What batching of large folios is worth shows in the seed's table.
+        cases = SEED if name == "single" else CASES
+        for case, ms in zip(cases, _boot(name, cases, count=False)[0], strict=True):
+            rows[case.label][name] = ms
+    counted = {}
+    for name in ("base", "off", "on"):
+        _, out = _boot(name, (Case("munmap", "4", COUNT_MB, 1),), count=True)
+        counted[name] = counts(instruments.read_insn(out / "insn.json").total)
+    flavours = sorted({mode.kernel for mode in MODES.values()})
+    facts: dict[str, Any] = {
+        "schema": 1,
+        "command": scenario.command_line(sys.argv),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "seconds": round(time.time() - began, 1),
+        "host": scenario.host_info(),
+        "kernels": {flavour: build.kernel(flavour).describe() for flavour in flavours},
+        "rows": rows,
+        "counted": counted,
+        "missed": judge(rows, counted),
+    }
+    report.print_rows(table(rows), sys.stdout)
+    report.print_rows(count_table(counted), sys.stdout)
+    for text in facts["missed"]:
+        print("MISSED: " + text)
+    (save / f"{NAME}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    (save / f"{NAME}.md").write_text(markdown(facts), encoding="utf-8")
+    return not facts["missed"]

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Batched unmapping: nothing of what is gathered gets lost, and the switch takes what it should.
+ *
+ * Processes in control groups map memory of all kinds and unmap it in all ways.  When they have
+ * gone, nothing may be left in the statistics of the groups and of MGLRU, nor in their charge,
+ * and the nodes' counters are those from before.
+ *
+ * Each of the "zap" tests must fail while fault_stat, fault_lru or fault_charge is set in
+ * /sys/kernel/debug/zap_batch/.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../kselftest_harness.h"
+
+#define ENABLED		"/sys/kernel/mm/zap_batch/enabled"
+#define CGROUPS		"/tmp/zap_test"
+#define PAGE		4096UL
+#define NR_PAGES	2048UL
+#define LEN		(NR_PAGES * PAGE)
+/* More pages than other processes may add to the nodes' counters while a test runs */
+#define NOISE		1024
+/* Statistics of groups are added up every other second. */
+#define SETTLE_MS	2500
+
+static int write_file(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, value, strlen(value)) < 0)
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+static bool read_file(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY);
+	ssize_t len = fd < 0 ? -1 : read(fd, buf, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	buf[len < 0 ? 0 : len] = '\0';
+	return len >= 0;
+}
+
+static const char *in(const char *group, const char *file)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), CGROUPS "/%s/%s", group, file);
+	return path;
+}
+
+static void look(const char *p)
+{
+	asm volatile("" : : "r" (*p) : "memory");
+}
+
+/* The number behind a word that begins a line, or -1 */
+static long value_of(const char *path, const char *word)
+{
+	FILE *f = fopen(path, "r");
+	size_t len = strlen(word);
+	char line[512];
+	long val = -1;
+
+	while (f && val < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, word, len) && line[len] == ' ')
+			val = strtol(line + len, NULL, 10);
+	if (f)
+		fclose(f);
+	return val;
+}
+
+/* Base pages that MGLRU has of a group, or -1 if it does not say */
+static long lru_gen_pages(const char *group)
+{
+	FILE *f = fopen("/sys/kernel/debug/lru_gen", "r");
+	long sum = -1, anon, file;
+	bool ours = false;
+	char line[512], path[256], end[64];
+
+	snprintf(end, sizeof(end), "/%s", group);
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "memcg %*d %255s", path) == 1) {
+			ours = !strcmp(path, end);
+			if (ours)
+				sum = 0;
+		} else if (ours && sscanf(line, " %*u %*u %ld %ld", &anon, &file) == 2) {
+			sum += anon + file;
+		}
+	}
+	if (f)
+		fclose(f);
+	return sum;
+}
+
+enum kind {
+	ANON, FORKED, SHMEM, FILE_PRIVATE, FILE_SHARED, LOCKED, KSM, SWAPPED, THP, MIXED, NR_KINDS
+};
+
+enum how { MUNMAP, DONTNEED, EXIT, KILL, PIECES, NR_HOWS };
+
+static const char * const kind_name[] = {
+	"anon", "forked", "shmem", "file_private", "file_shared", "locked", "ksm", "swapped",
+	"thp", "mixed",
+};
+static const char * const how_name[] = { "munmap", "dontneed", "exit", "kill", "pieces" };
+
+static size_t length_of(enum kind kind)
+{
+	return kind == THP || kind == MIXED ? 2 * LEN : LEN;
+}
+
+static char *map_kind(enum kind kind, int fd)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS, prot = PROT_READ | PROT_WRITE;
+	size_t len = length_of(kind), i;
+	char *p;
+
+	if (kind == SHMEM)
+		flags = MAP_SHARED | MAP_ANONYMOUS;
+	if (kind == FILE_PRIVATE)
+		flags = MAP_PRIVATE;
+	if (kind == FILE_SHARED)
+		flags = MAP_SHARED;
+	p = mmap(NULL, len, prot, flags, flags & MAP_ANONYMOUS ? -1 : fd, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, len, kind == THP || kind == MIXED ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	/* Small pages in front of huge ones */
+	if (kind == MIXED)
+		madvise(p, LEN / 2 + 8 * PAGE, MADV_NOHUGEPAGE);
+	for (i = 0; i < len; i += PAGE) {
+		if (kind == FILE_PRIVATE && (i / PAGE) % 2)
+			look(p + i);
+		else
+			p[i] = kind == KSM ? 1 : i / PAGE;
+	}
+	if (kind == LOCKED && mlock(p, LEN))
+		return NULL;
+	/* Some of it is merged by then. */
+	if (kind == KSM && (madvise(p, len, MADV_MERGEABLE) || usleep(500000)))
+		return NULL;
+	/* The huge page that this is in the middle of is split, or mapped by PTEs. */
+	if (kind == MIXED)
+		madvise(p + 2 * LEN - 300 * PAGE, 8 * PAGE, MADV_DONTNEED);
+	/* If there is swap, some of it goes there, or comes back from it. */
+	if (kind == SWAPPED) {
+		madvise(p, len, MADV_PAGEOUT);
+		for (i = 0; i < len; i += 3 * PAGE)
+			look(p + i);
+	}
+	return p;
+}
+
+static void unmap(char *p, size_t len, enum how how)
+{
+	size_t i, piece;
+
+	switch (how) {
+	case MUNMAP:
+		munmap(p, len);
+		break;
+	case DONTNEED:
+		madvise(p, len, MADV_DONTNEED);
+		break;
+	case PIECES:
+		for (i = 0; i < len; i += piece) {
+			piece = len - i < 7 * PAGE ? len - i : 7 * PAGE;
+			munmap(p + i, piece);
+		}
+		break;
+	case KILL:
+		kill(getpid(), SIGKILL);
+	default:
+		_exit(0);
+	}
+}
+
+static int temporary_file(void)
+{
+	char name[] = "/tmp/zap_test.XXXXXX";
+	int fd = mkstemp(name);
+
+	unlink(name);
+	return fd < 0 || ftruncate(fd, 2 * LEN) ? -1 : fd;
+}
+
+/* A process that maps and unmaps, in a group */
+static void work(const char *group, enum kind kind, enum how how)
+{
+	int fd = temporary_file(), i;
+	pid_t pid = -1;
+	char *p;
+
+	if (write_file(in(group, "cgroup.procs"), "0"))
+		_exit(2);
+	for (i = 0; i < 2; i++) {
+		p = map_kind(kind, fd);
+		if (!p)
+			_exit(3);
+		if (kind == FORKED) {
+			pid = fork();
+			/* Half of the pages are copied. */
+			if (!pid)
+				memset(p, 2, LEN / 2);
+		}
+		unmap(p, length_of(kind), how);
+		if (!pid)
+			_exit(0);
+		if (pid > 0)
+			waitpid(pid, NULL, 0);
+	}
+	_exit(0);
+}
+
+static bool run_one(const char *group, enum kind kind, enum how how)
+{
+	int status;
+	pid_t pid;
+
+	/* Children of what exits come here, and are waited for. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	pid = fork();
+	if (!pid)
+		work(group, kind, how);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return false;
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+	return how == KILL ? WIFSIGNALED(status) : !status;
+}
+
+FIXTURE(zap)
+{
+	long node[8];
+	long dying;
+	char before[8];
+	char ksm[8];
+};
+
+static const char * const node_item[] = {
+	"nr_anon_pages", "nr_mapped", "nr_inactive_anon", "nr_active_anon", "nr_shmem",
+	"nr_zone_inactive_anon", "nr_zone_active_anon", "nr_unevictable",
+};
+
+static void node_counts(long count[8])
+{
+	int i;
+
+	/* Fold what CPUs have not told yet. */
+	write_file("/proc/sys/vm/stat_refresh", "1");
+	for (i = 0; i < 8; i++)
+		count[i] = value_of("/proc/vmstat", node_item[i]);
+}
+
+static bool make_group(const char *group)
+{
+	return !mkdir(in(group, ""), 0700) || errno == EEXIST;
+}
+
+FIXTURE_SETUP(zap)
+{
+	if (!read_file(ENABLED, self->before, sizeof(self->before)))
+		SKIP(return, "no batched unmapping (CONFIG_ZAP_BATCH)");
+	mkdir(CGROUPS, 0700);
+	if (mount("none", CGROUPS, "cgroup2", 0, NULL))
+		SKIP(return, "no control groups (v2)");
+	if (write_file(CGROUPS "/cgroup.subtree_control", "+memory")) {
+		umount(CGROUPS);
+		SKIP(return, "no memory control groups (v2)");
+	}
+	ASSERT_EQ(0, write_file(ENABLED, "1"));
+	self->dying = value_of(CGROUPS "/cgroup.stat", "nr_dying_descendants");
+	ASSERT_TRUE(make_group("a") && make_group("b"));
+	if (read_file("/sys/kernel/mm/ksm/run", self->ksm, sizeof(self->ksm))) {
+		write_file("/sys/kernel/mm/ksm/run", "1");
+		write_file("/sys/kernel/mm/ksm/sleep_millisecs", "0");
+	}
+	node_counts(self->node);
+}
+
+FIXTURE_TEARDOWN(zap)
+{
+	write_file(ENABLED, self->before);
+	write_file("/sys/kernel/mm/ksm/run", "2");
+	write_file("/sys/kernel/mm/ksm/run", self->ksm);
+	rmdir(CGROUPS "/a");
+	rmdir(CGROUPS "/b");
+	umount(CGROUPS);
+	rmdir(CGROUPS);
+}
+
+/* Groups that have been removed are freed as soon as nothing refers to them. */
+static bool groups_go(long before)
+{
+	int i;
+	long now = -1;
+
+	if (rmdir(CGROUPS "/a") || rmdir(CGROUPS "/b"))
+		return false;
+	for (i = 0; i < 100; i++) {
+		now = value_of(CGROUPS "/cgroup.stat", "nr_dying_descendants");
+		if (now <= before)
+			return true;
+		write_file("/proc/sys/vm/drop_caches", "3");
+		usleep(100000);
+	}
+	ksft_print_msg("%ld removed groups are left, %ld before\n", now, before);
+	return false;
+}
+
+/* What is left of a group in whose memory nobody is any more */
+static bool nothing_left(const char *group)
+{
+	static const char * const item[] = {
+		"anon", "file_mapped", "inactive_anon", "active_anon", "unevictable", "shmem",
+		"anon_thp",
+	};
+	bool ok = true;
+	long left;
+	char buf[32];
+	size_t i;
+
+	/* Its page cache goes, too. */
+	write_file("/proc/sys/vm/drop_caches", "3");
+	usleep(SETTLE_MS * 1000);
+	for (i = 0; i < ARRAY_SIZE(item); i++) {
+		left = value_of(in(group, "memory.stat"), item[i]);
+		if (left) {
+			ksft_print_msg("%s: %ld bytes of %s\n", group, left, item[i]);
+			ok = false;
+		}
+	}
+	left = lru_gen_pages(group);
+	if (left < 0 || left > 64) {
+		ksft_print_msg("%s: %ld pages in generations\n", group, left);
+		ok = false;
+	}
+	/* What CPUs have in stock, and what the kernel has for the group */
+	left = read_file(in(group, "memory.current"), buf, sizeof(buf)) ? atol(buf) : -1;
+	if (left < 0 || left > 2048 * 1024) {
+		ksft_print_msg("%s: %ld bytes are charged\n", group, left);
+		ok = false;
+	}
+	return ok;
+}
+
+static bool nodes_as_before(const long before[8])
+{
+	bool ok = true;
+	long after[8];
+	int i;
+
+	node_counts(after);
+	for (i = 0; i < 8; i++) {
+		if (labs(after[i] - before[i]) > NOISE) {
+			ksft_print_msg("%s: %ld before, %ld after\n", node_item[i], before[i],
+				       after[i]);
+			ok = false;
+		}
+	}
+	return ok;
+}
+
+static void all_is_back(struct __test_metadata *_metadata, const long node[8], long dying)
+{
+	EXPECT_TRUE(nothing_left("a"));
+	EXPECT_TRUE(nothing_left("b"));
+	EXPECT_TRUE(nodes_as_before(node));
+	EXPECT_TRUE(groups_go(dying));
+}
+
+TEST_F_TIMEOUT(zap, all_kinds, 300)
+{
+	int kind, how;
+
+	for (kind = 0; kind < NR_KINDS; kind++) {
+		for (how = 0; how < NR_HOWS; how++) {
+			bool ok = run_one(how % 2 ? "a" : "b", kind, how);
+
+			if (!ok)
+				ksft_print_msg("%s, %s\n", kind_name[kind], how_name[how]);
+			EXPECT_TRUE(ok);
+		}
+	}
+	all_is_back(_metadata, self->node, self->dying);
+}
+
+/* Pages of two groups in turn, so that each run has one page. */
+TEST_F_TIMEOUT(zap, in_turn, 120)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
+
+		if (p == MAP_FAILED)
+			_exit(2);
+		madvise(p, LEN, MADV_NOHUGEPAGE);
+		for (size_t at = 0; at < LEN; at += PAGE) {
+			if (write_file(in(at / PAGE % 2 ? "a" : "b", "cgroup.procs"), "0"))
+				_exit(3);
+			p[at] = 1;
+		}
+		munmap(p, LEN);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	all_is_back(_metadata, self->node, self->dying);
+}
+
+/* The switch is turned all the time. */
+TEST_F_TIMEOUT(zap, switching, 120)
+{
+	bool on = false;
+	int i, status;
+	pid_t pid[4];
+
+	for (i = 0; i < 4; i++) {
+		pid[i] = fork();
+		if (!pid[i]) {
+			for (int k = 0; k < NR_KINDS; k++)
+				if (!run_one(i % 2 ? "a" : "b", k, (i + k) % NR_HOWS))
+					_exit(1);
+			_exit(0);
+		}
+	}
+	for (i = 0; i < 4;) {
+		write_file(ENABLED, on ? "1" : "0");
+		on = !on;
+		usleep(100000);
+		if (waitpid(pid[i], &status, WNOHANG) == pid[i]) {
+			EXPECT_EQ(0, status);
+			i++;
+		}
+	}
+	write_file(ENABLED, "1");
+	all_is_back(_metadata, self->node, self->dying);
+}
+
+TEST(bad_input)
+{
+	static const char * const bad[] = { "2", "-1", "on", "yes", "01", "1 0" };
+	char before[8], after[8];
+	size_t i;
+
+	if (!read_file(ENABLED, before, sizeof(before)))
+		SKIP(return, "no batched unmapping (CONFIG_ZAP_BATCH)");
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		EXPECT_EQ(-EINVAL, write_file(ENABLED, bad[i]));
+	EXPECT_TRUE(read_file(ENABLED, after, sizeof(after)));
+	EXPECT_STREQ(before, after);
+	EXPECT_EQ(0, write_file(ENABLED, "1\n"));
+	EXPECT_TRUE(read_file(ENABLED, after, sizeof(after)));
+	EXPECT_STREQ("1\n", after);
+	EXPECT_EQ(0, write_file(ENABLED, before));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Batched unmapping: its selftest, that fails if something is lost, and the study's tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outcomes import report
+
+from lab import selftests, topology, zap
+from lab.build import KernelImage
+from lab.errors import LabError
+from lab.ktap import Case
+from lab.selftests import Program
+
+FAULTS = "/sys/kernel/debug/zap_batch"
+TEST = Program("zap_test", timeout_s=400)
+# Each gatherer loses what it has, and that is what the test has to say.
+SAYS = {"stat": " bytes of anon;", "lru": " pages in generations;", "charge": " bytes are charged;"}
+BROKEN = tuple(
+    Program(
+        "zap_test",
+        "-t all_kinds",
+        timeout_s=200,
+        before=f"echo 0 | tee {FAULTS}/fault_*; echo 1 > {FAULTS}/fault_{what}",
+        label=what,
+    )
+    for what in SAYS
+)
+
+
+def _run(kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path) -> dict[str, list[Case]]:
+    machine = topology.load("two-tier", fast_mb=768, slow_mb=512)
+    built = selftests.programs(kernel, "zap_batch")
+    return selftests.run_programs(kernel, built, wanted, machine, out_dir, prepare="true")
+
+
+@pytest.mark.parametrize("flavour", ["torture", "debug"])
+def test_zap_selftest(
+    flavour: str, request: pytest.FixtureRequest, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
+    report(subtests, _run(kernel, (TEST,), out_dir), may_skip=())
+
+
+def test_what_is_lost_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:
+    cases = _run(torture_kernel, BROKEN, out_dir)
+    assert cases.keys() == SAYS.keys()
+    for what, found in cases.items():
+        assert [case.outcome for case in found] == ["fail"], cases
+        assert SAYS[what] in found[0].reason
+
+
+def _rows(on: float) -> zap.Rows:
+    return {
+        case.label: {"base": 100.0, "single": 200.0, "off": 100.0, "on": on} for case in zap.CASES
+    }
+
+
+def _counted(locked: float, statistics: float) -> dict[str, dict[str, float]]:
+    base = {"insn": 900.0, "locked": 4.75, "statistics": 300.0}
+    return {
+        "base": base,
+        "off": base,
+        "on": {"insn": 450.0, "locked": locked, "statistics": statistics},
+    }
+
+
+def test_tables_of_the_study() -> None:
+    facts: dict[str, Any] = {
+        "date": "2026-01-01T00:00:00Z",
+        "command": "python -m lab zap",
+        "seconds": 60.0,
+        "host": {"qemu": "7.2"},
+        "kernels": {
+            "tiershift": {
+                "release": "6.12",
+                "flavour": "ours",
+                "key": "abc",
+                "base_version": "6.12-1",
+            }
+        },
+        "rows": _rows(50.0),
+        "counted": _counted(3.5, 40.0),
+        "missed": zap.judge(_rows(50.0), _counted(3.5, 40.0)),
+    }
+    assert facts["missed"] == []
+    page = zap.markdown(facts)
+    row = "| munmap, 2048 KiB by PTEs, 1024 MiB | 100.00 | 200.00 | 100.00 | 50.00 | 0.500 | 1.01 |"
+    assert row in page
+    assert "| ours, on | 450 | 3.50 | 40 |" in page
+
+
+def test_what_misses_a_goal_is_said() -> None:
+    missed = zap.judge(_rows(101.5), _counted(4.0, 100.0))
+    assert "munmap, 64 KiB: 1.015 of base, at most 1.01" in missed
+    assert not any(text.startswith("nodes") for text in missed)
+    assert "4.00 locked operations, at most 3.75" in missed
+    assert "statistics: 0.33 of base's, at most 0.2" in missed
+    rows = _rows(50.0)
+    rows["shell, 4 KiB"]["off"] = 101.0
+    assert zap.judge(rows, _counted(3.5, 40.0)) == ["shell, 4 KiB: off is 1.010 of base"]
+
+
+def test_what_was_not_measured_is_an_error() -> None:
+    case = zap.Case("munmap", "4", 256, 1)
+    line = 'RESULT {"case": "munmap", "folio": "4", "ms": 5.5, "ns_each": 84.0}'
+    assert zap.times(f"noise\n{line}\n", (case,)) == [5.5]
+    with pytest.raises(LabError, match="has not measured"):
+        zap.times(line, (case, case))
