@@ -45,6 +45,7 @@ migrc=/sys/kernel/mm/migrc
 echo 1 > /sys/kernel/debug/migrc/defer_syscalls
 echo 1 > $migrc/restore_readonly
 echo 1 > $migrc/enabled
+echo 1 > /sys/kernel/mm/zap_batch/enabled
 cd /sys/fs/cgroup
 [ -e cgroup.procs ] || mount -t cgroup2 none .
 cd /sys/fs/cgroup
@@ -300,7 +301,8 @@ def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
         "",
         f"`{facts['command']}` on the debug kernel (KASAN, lockdep, DEBUG_VM, page table check,",
         "page poisoning) with kmmscand on at a short period, with a whole CPU for the",
-        "scanner, MIGRC and its restore_readonly on, and kmmscand and MIGRC toggled every 7 s.",
+        "scanner, MIGRC and its restore_readonly and batched unmapping on, and kmmscand and MIGRC",
+        "toggled every 7 s.",
         "Each second the memory control group of stress-ng gets another memory.tier.max, also 0.",
         "Good means: no kernel warning, stress-ng succeeded, which checks what it has written",
         "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",

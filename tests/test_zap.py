@@ -99,9 +99,9 @@ def test_what_misses_a_goal_is_said() -> None:
     assert not any(text.startswith("nodes") for text in missed)
     assert "4.00 locked operations, at most 3.75" in missed
     assert "statistics: 0.33 of base's, at most 0.2" in missed
-    rows = _rows(50.0)
-    rows["shell, 4 KiB"]["off"] = 101.0
-    assert zap.judge(rows, _counted(3.5, 40.0)) == ["shell, 4 KiB: off is 1.010 of base"]
+    counted = _counted(3.5, 40.0)
+    counted["off"] = {**counted["off"], "insn": 909.0}
+    assert zap.judge(_rows(50.0), counted) == ["off: 1.010 of base's insn"]
 
 
 def test_what_was_not_measured_is_an_error() -> None:

@@ -23,6 +23,8 @@
 #define HUGE_KB		2048
 #define PIECE		(64UL << 10)
 #define CHILDREN	64
+/* Before what is timed: others' RCU callbacks are over by then */
+#define SETTLE_S	0.5
 
 static void put(const char *path, const char *value)
 {
@@ -122,6 +124,7 @@ static double exits(size_t len, int kb, int pte)
 		touch(p, len);
 		if (pte)
 			split(p, len);
+		sleep_s(SETTLE_S);
 		*began = now_s();
 		lab_start();
 		_exit(0);
@@ -135,8 +138,10 @@ static double exits(size_t len, int kb, int pte)
 
 static double shell(void)
 {
-	double began = now_s();
+	double began;
 
+	sleep_s(SETTLE_S);
+	began = now_s();
 	lab_start();
 	for (int i = 0; i < CHILDREN; i++) {
 		pid_t pid = fork();
@@ -164,6 +169,7 @@ static double unmaps(const char *how, size_t len, int kb, int pte)
 		touch(p, len);
 	if (pte)
 		split(p, len);
+	sleep_s(SETTLE_S);
 	began = now_s();
 	lab_start();
 	if (!strcmp(how, "dontneed")) {

@@ -211,10 +211,6 @@ static void zap_uncharge(struct zap_charge *charge, struct folio *folio)
 #ifdef CONFIG_MEMCG
 	struct mem_cgroup *memcg;
 
-	if (unlikely(folio_memcg_kmem(folio))) {
-		mem_cgroup_uncharge(folio);
-		return;
-	}
 	memcg = folio_memcg(folio);
 	if (!memcg)
 		return;
@@ -258,7 +254,9 @@ static void zap_put(struct encoded_page **pages, unsigned int nr)
 		if (unlikely(encoded_page_flags(pages[i]) & ENCODED_PAGE_BIT_NR_PAGES_NEXT))
 			nr_refs = encoded_nr_pages(pages[++i]);
 		free_swap_cache(folio);
-		if (folio_test_large(folio) || folio_is_zone_device(folio)) {
+		/* Charged kernel memory: page tables, and what drivers map */
+		if (folio_test_large(folio) || folio_is_zone_device(folio) ||
+		    folio_memcg_kmem(folio)) {
 			refs[others.nr] = nr_refs;
 			if (!folio_batch_add(&others, folio))
 				folios_put_refs(&others, refs);
