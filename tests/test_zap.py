@@ -16,7 +16,9 @@ from lab.ktap import Case
 from lab.selftests import Program
 
 FAULTS = "/sys/kernel/debug/zap_batch"
-TEST = Program("zap_test", timeout_s=400)
+TEST = Program("zap_test", "-t bad_input -t all_kinds -t in_turn", timeout_s=400)
+# Code that is patched while it runs is where emulated CPUs race.
+SWITCHING = Program("zap_test", "-t switching", timeout_s=200)
 # Each gatherer loses what it has, and that is what the test has to say.
 SAYS = {"stat": " bytes of anon;", "lru": " pages in generations;", "charge": " bytes are charged;"}
 BROKEN = tuple(
@@ -43,6 +45,12 @@ def test_zap_selftest(
 ) -> None:
     kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
     report(subtests, _run(kernel, (TEST,), out_dir), may_skip=())
+
+
+@pytest.mark.long
+def test_switching(torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests) -> None:
+    """The switch is turned while memory is unmapped."""
+    report(subtests, _run(torture_kernel, (SWITCHING,), out_dir), may_skip=())
 
 
 def test_what_is_lost_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:

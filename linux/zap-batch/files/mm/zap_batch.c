@@ -140,6 +140,7 @@ static void zap_lru_unlock(struct zap_lru *lru)
 	if (!lru->lruvec)
 		return;
 	zap_lru_flush(lru);
+	__acquire(&lru->lruvec->lru_lock);	/* for sparse; zap_lru_del() has */
 	unlock_page_lruvec_irqrestore(lru->lruvec, lru->flags);
 	lru->lruvec = NULL;
 }

@@ -121,6 +121,7 @@ static const char * const kind_name[] = {
 	"anon", "forked", "shmem", "file_private", "file_shared", "locked", "ksm", "swapped",
 	"thp", "mixed",
 };
+
 static const char * const how_name[] = { "munmap", "dontneed", "exit", "kill", "pieces" };
 
 static size_t length_of(enum kind kind)
@@ -449,7 +450,7 @@ TEST_F_TIMEOUT(zap, switching, 120)
 	for (i = 0; i < 4;) {
 		write_file(ENABLED, on ? "1" : "0");
 		on = !on;
-		usleep(100000);
+		usleep(500000);
 		if (waitpid(pid[i], &status, WNOHANG) == pid[i]) {
 			EXPECT_EQ(0, status);
 			i++;
