@@ -29,8 +29,8 @@
  * are ZAP_BATCH_FOLIOS entries.  Where each page takes its time (init_on_free=1, poisoning) it is
  * as many base pages or one larger folio, however it was mapped.
  *
- * Cost when off: a no-op per order-0 page that is unmapped, and a few instructions per page table
- * and per batch.
+ * Cost when off: a no-op for each folio or part of one that is unmapped, and a few instructions per
+ * page table and per batch.
  */
 
 #define pr_fmt(fmt) "zap_batch: " fmt
@@ -148,9 +148,10 @@ static void zap_lru_unlock(struct zap_lru *lru)
 /*
  * Take a folio without references from its list.
  *
- * Nobody else changes the flags of a folio that has no reference and is on an LRU list, but for
- * who holds the lock of the list, and memory failure; as with __folio_clear_lru_flags(), what
- * that sets just now may get lost.  So an atomic exchange is not needed.
+ * The flags of a folio that has no reference and is on an LRU list are changed by the holder of
+ * the list's lock, by memory failure, and by a late wake-up of those who waited for the folio
+ * (PG_waiters).  What the latter two change just now may get lost, as with
+ * __folio_clear_lru_flags().  So an atomic exchange is not needed.
  */
 static void zap_lru_del(struct zap_lru *lru, struct folio *folio)
 {

@@ -6,7 +6,7 @@
  * gone, nothing may be left in the statistics of the groups and of MGLRU, nor in their charge,
  * and the nodes' counters are those from before.
  *
- * Each of the "zap" tests must fail while fault_stat, fault_lru or fault_charge is set in
+ * all_kinds must fail while fault_stat, fault_lru or fault_charge is set in
  * /sys/kernel/debug/zap_batch/.
  */
 #define _GNU_SOURCE
