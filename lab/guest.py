@@ -52,6 +52,8 @@ HARMLESS = re.compile(
 # is not locked, a reference may have been lost.
 PAGE_FLAGS = re.compile(r"\bflags: 0x[0-9a-f]+\((.*)\)")
 NOT_ISOLATED = "page dumped because: isolation failed"
+# The report of who has no memory comes with one stack.
+NO_MEMORY = " invoked oom-killer: "
 
 
 SLICE_NS = 100_000
@@ -77,10 +79,15 @@ def kernel_warnings(console: str) -> list[str]:
     """The console lines that say something is wrong with the kernel."""
     found: list[str] = []
     flags: list[str] = []
+    no_memory = False
     for line in console.splitlines():
+        no_memory |= NO_MEMORY in line
         if page := PAGE_FLAGS.search(line):
             flags = page[1].split("|")
         if not WARNING.search(line) or HARMLESS.search(line):
+            continue
+        if no_memory and line.endswith("Call Trace:"):
+            no_memory = False
             continue
         if NOT_ISOLATED not in line or "locked" not in flags:
             found.append(line)

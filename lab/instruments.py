@@ -4,10 +4,12 @@
 ``access`` counts the loads and stores of user code by physical node and vCPU
 over time; ``insn`` counts instructions and locked operations per kernel symbol
 and vCPU; ``tlb`` counts instructions that flush the TLB, and what a model TLB would
-have to look up.  What each counts, and what is not exact about it, is in the header
-comments of lab/plugin/access.c, insn.c and tlb.c.  Guest programs switch them on and
-off with the markers of lab/workloads/lab_marker.h, scripts with ``labmark``.  ``pause``
-measures nothing, and guest.py loads it where it is of use.
+have to look up; ``holds`` measures how long spinlocks are held, and how long the
+kernel runs without a point at which others may.  What each counts, and what is not
+exact about it, is in the header comments of lab/plugin/access.c, insn.c, tlb.c and
+holds.c.  Guest programs switch them on and off with the markers of
+lab/workloads/lab_marker.h, scripts with ``labmark``.  ``pause`` measures nothing, and
+guest.py loads it where it is of use.
 
 Reading a result that the plugin itself calls invalid is an error.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +125,7 @@ class Machine(Protocol):
 
 
 def build_plugins(cache_dir: Path) -> dict[str, Path]:
-    """Every plugin of lab/plugin, by name ("access", "insn", "pause", "tlb")."""
+    """Every plugin of lab/plugin, by name ("access", "insn", "tlb" and so on)."""
     headers = [*PLUGINS.glob("*.h"), programs.WORKLOADS / "lab_marker.h"]
     return {
         source.stem: programs.compile_c(
@@ -133,7 +136,8 @@ def build_plugins(cache_dir: Path) -> dict[str, Path]:
 
 
 def _plugin(so: Path, *more: str, **args: object) -> str:
-    parts = [str(so), *(f"{key}={value}" for key, value in args.items()), *more]
+    # A trailing underscore is for words that Python has.
+    parts = [str(so), *(f"{key.rstrip('_')}={value}" for key, value in args.items()), *more]
     for part in parts:
         if "," in part or " " in part:
             raise LabError(
@@ -205,6 +209,39 @@ def tlb_plugin(out: Path, *, plugins: dict[str, Path], entries: int = TLB_ENTRIE
     if entries < 0 or entries & (entries - 1) or 0 < entries < 8:
         raise LabError(f"the model TLB has {entries} entries", "use 0, or a power of two from 8 on")
     return _plugin(plugins["tlb"], out=out, entries=entries)
+
+
+def holds_plugin(
+    system_map: Path, out: Path, *, plugins: dict[str, Path], calm: Collection[str]
+) -> str:
+    """The -plugin argument for holds.so.
+
+    ``calm`` are the functions whose calls of cond_resched() count.  On a kernel with voluntary
+    preemption might_sleep() calls the same; so what is named here is what others would have.
+    """
+    addresses, names = text_symbols(system_map)
+    ends = [*addresses[1:], addresses[-1] + 1]
+
+    def ranges(pattern: str, whole: bool) -> str:
+        found = [
+            (first, end if whole else first + 1)
+            for first, end, name in zip(addresses, ends, names, strict=True)
+            if first < end and re.fullmatch(pattern, name)
+        ]
+        if not found:
+            raise LabError(f"the kernel has no function like {pattern}", "find its new name")
+        return ":".join(f"{first:#x}-{end:#x}" for first, end in found)
+
+    return _plugin(
+        plugins["holds"],
+        out=out,
+        take=ranges("_raw_(spin|read|write)_(try)?lock(_irq|_irqsave|_bh)?", whole=True),
+        wait=ranges("(native_|__pv_)?queued_(spin|read|write)_lock_slowpath", whole=True),
+        calm=ranges("|".join(calm), whole=True),
+        yield_=ranges("__cond_resched", whole=False),
+        switch=ranges("__switch_to_asm", whole=False),
+        irq=ranges("asm_sysvec_.*|asm_common_interrupt", whole=False),
+    )
 
 
 def pause_plugin() -> str:
@@ -469,6 +506,42 @@ def text_symbols(system_map: Path) -> tuple[list[int], list[str]]:
         if kind in "tTwW" and not name.startswith("__pfx_")
     )
     return [address for address, _ in found], [name for _, name in found]
+
+
+@dataclass(frozen=True)
+class HoldsResult:
+    """What holds.so measured, in instructions."""
+
+    stretch: int  # the longest without a point at which others may run
+    stretch_end: str  # function in which it ended
+    longest: dict[str, int]  # hold of a lock, by the function that has taken it
+    mean: dict[str, float]
+
+
+def read_holds(path: Path, system_map: Path) -> HoldsResult:
+    """The result of holds.so."""
+    if not path.exists():
+        raise LabError(f"holds.so wrote no {path}", "did QEMU load the plugin? see console.log")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    _require(data["valid"] and bool(data["stretches"]), data["why"], path)
+    addresses, names = text_symbols(system_map)
+
+    def name(pc: int) -> str:
+        return names[max(0, bisect.bisect_right(addresses, pc) - 1)]
+
+    worst = max(data["stretches"], key=lambda one: one["longest"])
+    by_name: dict[str, list[dict[str, int]]] = {}
+    for hold in data["holds"]:
+        by_name.setdefault(name(hold["caller"]), []).append(hold)
+    return HoldsResult(
+        stretch=worst["longest"],
+        stretch_end=name(worst["end"]),
+        longest={key: max(one["longest"] for one in found) for key, found in by_name.items()},
+        mean={
+            key: sum(one["sum"] for one in found) / sum(one["holds"] for one in found)
+            for key, found in by_name.items()
+        },
+    )
 
 
 def read_tlb(path: Path, system_map: Path, check: bool = True) -> TlbResult:

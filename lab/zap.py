@@ -6,6 +6,10 @@ number of instructions (QEMU's icount), so a figure repeats exactly.  Four modes
 kernel; ours with the batching of large folios that the base has turned off, which shows what
 that is worth; ours with the switch off; and on.  Each is a boot of its own.  Locked operations
 and the share of statistics are counted by the insn plugin, on two CPUs, for 4 KiB pages.
+
+How long others have to wait is measured by the holds plugin, in instructions: the longest hold
+of each lock, and the longest stretch without a point at which others may run; and once more
+for threads that unmap at once, on eight CPUs.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +79,7 @@ class Case:
 
 
 SEED = tuple(Case("munmap", size, 1024, 0.70 if size == "4" else 1.01) for size in SIZES)
+RECLAIM_MB = 300  # of the disk whose page cache is reclaimed
 OTHERS = (
     Case("munmap", "4", 256, 0.70, depth=3),
     Case("munmap", "4", 256, 0.70, depth=6),
@@ -83,16 +89,47 @@ OTHERS = (
     Case("dontneed", "4", 256, 0.75),
     Case("exit", "4", 1024, 0.75),
     Case("shell", "4", 1, 1.01),
+    Case("reclaim", "4", 256, 0.97),
 )
 CASES = SEED + OTHERS
 # Off may not execute more than this share more than base.  Times say less: what is on the lists of
 # free pages, and when RCU frees, differs from kernel to kernel by some percent.
 OFF_LIMIT = 0.005
 
+# Who takes which lock
+LOCKS = {
+    "page table": ("__pte_offset_map_lock", "__pmd_trans_huge_lock"),
+    "LRU": ("folio_lruvec_lock_irqsave",),
+    "per-CPU lists": ("free_unref_folios", "free_unref_run", "free_unref_page"),
+    "zone": ("free_pcppages_bulk", "free_one_page"),
+}
+# Functions with a cond_resched() that unmapping comes by; compilers inline some
+CALM = (
+    "unmap_page_range",
+    "zap_pte_range",
+    "zap_pmd_range",
+    "tlb_flush_mmu",
+    "tlb_batch_pages_flush",
+    "zap_batch_free",
+)
+STRETCH = "stretch"
+# A hold or stretch may be this much longer than the base's.  How many pages a per-CPU list has at
+# some moment, and so the longest of it, is chance.
+WAIT_LIMIT = 1.1
+WAIT_FOLIOS = ("4", "2048pte", "2048")
+ZEROED = "init_on_free=1"
+# Pages are cleared by eight bytes, not by single ones.
+CLEAR = "clearcpuid=erms,fsrm"
+THREADS = (1, 4, 8)
+CPUS = 8
+
+WAIT_MODES = ("base", "on")
+
 Rows = dict[str, dict[str, float]]  # by case, milliseconds by mode
+Row = Mapping[str, Mapping[str, float]]  # by mode, what was measured
 
 
-def _script(mode: Mode, cases: tuple[Case, ...], program: Path) -> str:
+def _script(mode: Mode, cases: tuple[Case, ...], program: Path, more: Sequence[str] = ()) -> str:
     lines = [
         f"test -e {CGROUP}/cgroup.controllers || mount -t cgroup2 none {CGROUP} || exit 3",
         f"echo +memory > {CGROUP}/cgroup.subtree_control",
@@ -105,47 +142,100 @@ def _script(mode: Mode, cases: tuple[Case, ...], program: Path) -> str:
             lines.append(f"mkdir {group}")
             if group != groups[-1]:
                 lines.append(f"echo +memory > {group}/cgroup.subtree_control")
-        args = ["--case", case.how, "--size-mb", str(case.size_mb), "--folio", case.folio]
+        args = ["--case", case.how, "--size-mb", str(case.size_mb), "--folio", case.folio, *more]
         run = shlex.join([str(program), *args])
         lines.append(f"( echo 0 > {groups[-1]}/cgroup.procs; exec {run} ) || exit 4")
         lines += [f"rmdir {group}" for group in reversed(groups)]
     return "\n".join(lines)
 
 
-def _boot(name: str, cases: tuple[Case, ...], count: bool) -> tuple[list[float], Path]:
-    """Milliseconds of each case; with ``count`` what the insn plugin has written."""
+def _boot(
+    name: str,
+    cases: tuple[Case, ...],
+    label: str = "",
+    *,
+    plugins: Callable[[build.KernelImage, Path], list[str]] | None = None,
+    cpus: int = 1,
+    append: str = "",
+    more: Sequence[str] = (),
+) -> tuple[list[float], Path]:
+    """Milliseconds of each case, and the directory that the plugins have written to."""
     mode = MODES[name]
     kernel = build.kernel(mode.kernel)
-    out = cache.sub("runs") / NAME / f"{name}{'-count' if count else ''}"
+    out = cache.sub("runs") / NAME / re.sub(r"[, =]+", "-", f"{name} {label}".strip())
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     built = programs.build_programs(cache.root() / "programs")
-    machine = topology.load("two-tier", fast_mb=1536, slow_mb=512, fast_cpus=2 if count else 1)
-    plugins = []
-    if count:
-        plugins = [
-            instruments.insn_plugin(
-                kernel.system_map,
-                out / "insn.json",
-                plugins=instruments.build_plugins(cache.root() / "programs"),
-            )
-        ]
-    title = f"zap: {mode.label}" + (", counted" if count else "")
+    title = f"zap: {mode.label}" + (f", {label}" if label else "")
     with scenario.Live(sys.stderr, title, 60, [0]) as live:
         result = guest.run(
             kernel.image,
-            machine,
-            _script(mode, cases, built["zap"]),
+            topology.load("two-tier", fast_mb=1536, slow_mb=512, fast_cpus=cpus),
+            _script(mode, cases, built["zap"], more),
             out_dir=out,
             timeout_s=900,
-            plugins=plugins,
-            icount=not count,
+            plugins=plugins(kernel, out) if plugins else [],
+            append=append,
+            icount=cpus == 1,
+            disk_mb=RECLAIM_MB if any(case.how == "reclaim" for case in cases) else 0,
             on_line=live.on_line,
         )
     log = (out / "output.log").read_text(encoding="utf-8")
     if result.exit_code:
         raise LabError(f"{title}: exit code {result.exit_code}", log[-500:])
     return times(log, cases), out
+
+
+def _insn(kernel: build.KernelImage, out: Path) -> list[str]:
+    built = instruments.build_plugins(cache.root() / "programs")
+    return [instruments.insn_plugin(kernel.system_map, out / "insn.json", plugins=built)]
+
+
+def _holds(kernel: build.KernelImage, out: Path) -> list[str]:
+    built = instruments.build_plugins(cache.root() / "programs")
+    known = set(instruments.text_symbols(kernel.system_map)[1])
+    return [
+        instruments.holds_plugin(
+            kernel.system_map,
+            out / "holds.json",
+            plugins=built,
+            calm=[name for name in CALM if name in known],
+        )
+    ]
+
+
+def waits(found: instruments.HoldsResult) -> dict[str, int]:
+    """Longest hold of each of LOCKS, and the longest stretch."""
+    longest = {
+        lock: max((found.longest.get(name, 0) for name in names), default=0)
+        for lock, names in LOCKS.items()
+    }
+    return {**longest, STRETCH: found.stretch}
+
+
+def _wait_row(name: str, folio: str, append: str) -> dict[str, int]:
+    # So many huge pages fill a batch of the gather, if each is one entry.
+    case = Case("munmap", folio, 256 if folio == "4" else 1024, 1)
+    label = f"{folio} KiB" + (f", {ZEROED}" if append else "")
+    _, out = _boot(name, (case,), label, plugins=_holds, append=f"{CLEAR} {append}")
+    kernel = build.kernel(MODES[name].kernel)
+    return waits(instruments.read_holds(out / "holds.json", kernel.system_map))
+
+
+def _thread_row(name: str, threads: int) -> dict[str, float]:
+    case = Case("threads", "4", COUNT_MB, 1)
+    _, out = _boot(
+        name,
+        (case,),
+        f"{threads} threads",
+        plugins=lambda kernel, at: [*_insn(kernel, at), *_holds(kernel, at)],
+        cpus=CPUS,
+        more=("--threads", str(threads)),
+    )
+    kernel = build.kernel(MODES[name].kernel)
+    held = waits(instruments.read_holds(out / "holds.json", kernel.system_map))
+    counted = counts(instruments.read_insn(out / "insn.json").total)
+    return {"locked": counted["locked"], **held}
 
 
 def times(log: str, cases: tuple[Case, ...]) -> list[float]:
@@ -166,9 +256,18 @@ def counts(table: instruments.InsnTable) -> dict[str, float]:
     }
 
 
-def judge(rows: Rows, counted: dict[str, dict[str, float]]) -> list[str]:
+def _worse(what: str, row: Row) -> list[str]:
+    """Holds and stretches that are longer than the base's, in a row of waits."""
+    return [
+        f"{what}, {key}: {row['on'][key]:.0f} instructions, base {row['base'][key]:.0f}"
+        for key in (*LOCKS, STRETCH)
+        if row["on"][key] > WAIT_LIMIT * row["base"][key]
+    ]
+
+
+def judge(rows: Rows, counted: dict[str, dict[str, float]], waited: Mapping[str, Row]) -> list[str]:
     """Goals that are missed."""
-    missed = []
+    missed = [text for what, row in waited.items() for text in _worse(what, row)]
     for case in CASES:
         row = rows[case.label]
         ratio = row["on"] / row["base"]
@@ -217,6 +316,30 @@ def count_table(counted: dict[str, dict[str, float]]) -> list[list[str]]:
     return lines
 
 
+def wait_table(waited: Mapping[str, Row]) -> list[list[str]]:
+    """Header, and for each case the longest waits of the base and of ours."""
+    keys = (*LOCKS, STRETCH)
+    lines = [["longest, in instructions", *(f"{key}, base / ours" for key in keys)]]
+    for what, row in waited.items():
+        cells = [f"{row['base'][key]:.0f} / {row['on'][key]:.0f}" for key in keys]
+        lines.append([what, *cells])
+    return lines
+
+
+def thread_table(threads: Mapping[str, Row]) -> list[list[str]]:
+    """Header, and for each number of threads what the base and ours do."""
+    keys = ("locked", *LOCKS)
+    names = ("locked operations per page", *(f"longest hold, {key}" for key in LOCKS))
+    lines = [["threads", *(f"{name}, base / ours" for name in names)]]
+    for number, row in threads.items():
+        cells = [
+            " / ".join(f"{row[mode][key]:.{2 if key == 'locked' else 0}f}" for mode in WAIT_MODES)
+            for key in keys
+        ]
+        lines.append([number, *cells])
+    return lines
+
+
 def markdown(facts: dict[str, Any]) -> str:
     """The page for docs/results."""
     kernel = facts["kernels"]["tiershift"]
@@ -234,11 +357,23 @@ def markdown(facts: dict[str, Any]) -> str:
             "",
             *report.markdown_rows(count_table(facts["counted"])),
             "",
+            *report.markdown_rows(wait_table(facts["waits"])),
+            "",
+            *report.markdown_rows(thread_table(facts["threads"])),
+            "",
             *(f"- MISSED: {text}" for text in facts["missed"]),
             "- The unmodified kernel batches large folios already. With that off, each PTE of one "
             "is zapped by itself; the seed series measured the same difference.",
             "- nodes: pages on two nodes in turn. groups: shared pages charged to two groups in "
-            "turn. pieces: 64 KiB at a time. shell: 64 times fork, exit and wait.",
+            "turn. pieces: 64 KiB at a time. shell: 64 times fork, exit and wait. reclaim: "
+            "memory.reclaim of half of the page cache, clean and not mapped.",
+            "- Longest holds and stretches are of one CPU: munmap of 256 MiB of 4 KiB pages, or of "
+            "1 GiB of huge pages. Interrupts are not counted; each iteration of a string "
+            "instruction is. A stretch ends where cond_resched() is called, as on a kernel "
+            "without preemption. The per-CPU lists give back up to 2,016 pages under their lock, "
+            "with and without batched unmapping.",
+            "- threads: munmap of 256 MiB by so many threads at once, each its part, on 8 CPUs "
+            "that 2 cores emulate. Holds begin when waiting is over.",
             f"- Emulated (TCG, {facts['host']['qemu']}); one run each, which icount makes exact. "
             "From kernel to kernel free lists and RCU differ by some percent, so whether the "
             "switch costs anything is judged by the counts.",
@@ -256,12 +391,23 @@ def zap(save: Path) -> bool:
     for name in MODES:
         # What batching of large folios is worth shows in the seed's table.
         cases = SEED if name == "single" else CASES
-        for case, ms in zip(cases, _boot(name, cases, count=False)[0], strict=True):
+        for case, ms in zip(cases, _boot(name, cases)[0], strict=True):
             rows[case.label][name] = ms
     counted = {}
     for name in ("base", "off", "on"):
-        _, out = _boot(name, (Case("munmap", "4", COUNT_MB, 1),), count=True)
+        _, out = _boot(name, (Case("munmap", "4", COUNT_MB, 1),), "counted", plugins=_insn, cpus=2)
         counted[name] = counts(instruments.read_insn(out / "insn.json").total)
+    waited = {
+        f"{folio.replace('pte', '')} KiB{' by PTEs' if 'pte' in folio else ''}"
+        f"{', ' + append if append else ''}": {
+            name: _wait_row(name, folio, append) for name in WAIT_MODES
+        }
+        for append in ("", ZEROED)
+        for folio in WAIT_FOLIOS
+    }
+    threads = {
+        str(number): {name: _thread_row(name, number) for name in WAIT_MODES} for number in THREADS
+    }
     flavours = sorted({mode.kernel for mode in MODES.values()})
     facts: dict[str, Any] = {
         "schema": 1,
@@ -272,10 +418,13 @@ def zap(save: Path) -> bool:
         "kernels": {flavour: build.kernel(flavour).describe() for flavour in flavours},
         "rows": rows,
         "counted": counted,
-        "missed": judge(rows, counted),
+        "waits": waited,
+        "threads": threads,
+        "missed": judge(rows, counted, waited),
     }
     report.print_rows(table(rows), sys.stdout)
-    report.print_rows(count_table(counted), sys.stdout)
+    for lines in (count_table(counted), wait_table(waited), thread_table(threads)):
+        report.print_rows(lines, sys.stdout)
     for text in facts["missed"]:
         print("MISSED: " + text)
     (save / f"{NAME}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

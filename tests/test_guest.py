@@ -90,6 +90,9 @@ def test_what_user_space_says_is_no_kernel_warning() -> None:
     """virtme-ng's init reports missing programs as WARNING."""
     assert not guest.kernel_warnings('[    2.5] virtme-ng-init: WARNING: failed to run: "ip"')
     assert guest.kernel_warnings("[    2.5] WARNING: CPU: 0 PID: 1 at mm/vmscan.c:1 f+0x1/0x2")
+    report = "[    2.5] eater invoked oom-killer: gfp_mask=0xcc0\n[    2.6] Call Trace:\n"
+    assert not guest.kernel_warnings(report)
+    assert guest.kernel_warnings(report + "[    2.7] Call Trace:\n")
 
 
 @pytest.mark.parametrize(

@@ -459,6 +459,9 @@ def test_uncalibrated_is_invalid(tmp_path: Path) -> None:
         ("tlb", "entries=1024", "needs out="),
         ("tlb", "out=/dev/null,entries=1000", 'bad argument "entries=1000"'),
         ("tlb", "out=/dev/null,entries=4", 'bad argument "entries=4"'),
+        ("holds", "out=/dev/null,take=0x10-0x20", "needs out= and all lists"),
+        ("holds", "out=/dev/null,take=0x20-0x10", 'bad argument "take=0x20-0x10"'),
+        ("holds", "out=/dev/null,take=0x10-0x20:", 'bad argument "take=0x10-0x20:"'),
     ],
 )
 def test_bad_arguments(name: str, args: str, message: str, plugins: dict[str, Path]) -> None:
@@ -612,7 +615,7 @@ def unit(
     return subprocess.run([binary], capture_output=True, text=True, check=False, timeout=30)
 
 
-@pytest.mark.parametrize("plugin", ["access.c", "insn.c", "tlb.c"])
+@pytest.mark.parametrize("plugin", ["access.c", "insn.c", "tlb.c", "holds.c"])
 def test_other_qemu_is_refused(plugin: str, tmp_path: Path) -> None:
     """An unknown version of the plugin interface is refused with a reason."""
     done = unit(plugin, API_CHECK, tmp_path)
@@ -702,6 +705,124 @@ def test_model_tlb(tmp_path: Path) -> None:
     """The least recently used of four ways goes, a flush empties it, START counts anew."""
     done = unit("tlb.c", MODEL_CHECK, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+# One vCPU: what it executes, and what the longest hold and stretch are then.
+HOLDS_CHECK = """
+	struct vcpu *v = &vcpus[0];
+	const uint64_t kernel = ~0xffffffffULL, lock_a = 0x1000, lock_b = 0x2000;
+	struct slot *slot;
+
+	(void)info;
+#define RUN(at, n, what) on_segment(0, ((union segment){ \
+	.pc = (at), .insns = (n), .flags = (what) }).udata)
+#define TAKE(lock) do { RUN(0x500, 1, SEG_TAKE); on_lock(0, NULL); on_take(0, 0, lock, NULL); \
+	} while (0)
+#define RELEASE(lock) do { on_lock(0, NULL); on_release(0, 0, lock, NULL); } while (0)
+#define CHECK(what) do { if (!(what)) return fprintf(stderr, "%s\\n", #what), 1; } while (0)
+	nr_vcpus = 1;
+	calm.nr = 1;
+	calm.first[0] = kernel | 0x100;
+	calm.end[0] = kernel | 0x200;
+	RUN(0x100, 50, 0);		/* before START nothing counts */
+	poke(running, ++region);
+	RUN(1, 9, SEG_USER);
+	RUN(0x100, 10, 0);
+	TAKE(lock_a);
+	RUN(0x110, 5, 0);
+	RUN(0x700, 99, SEG_IRQ);	/* an interrupt, that takes a lock of its own */
+	TAKE(lock_b);
+	RELEASE(lock_b);
+	RUN(0x710, 99, SEG_IRET);
+	CHECK(v->depth == 1 && v->count == 16);
+	TAKE(lock_b);
+	RUN(0x600, 7, SEG_WAIT);	/* until here b was another's */
+	RUN(0x120, 3, 0);
+	RELEASE(0x3000);		/* a byte, but no lock */
+	RELEASE(lock_b);
+	slot = &v->slots[0x110 % NR_SLOTS];
+	CHECK(slot->caller == 0x110 && slot->holds == 1 && slot->longest == 3);
+	RELEASE(lock_a);
+	slot = &v->slots[0x100 % NR_SLOTS];
+	CHECK(slot->holds == 1 && slot->sum == 16 && v->depth == 0);
+	RUN(0x300, 1, 0);
+	RUN(0x800, 1, SEG_YIELD);	/* not by one of "calm" */
+	CHECK(!v->longest);
+	RUN(0x130, 1, 0);
+	RUN(0x800, 1, SEG_YIELD);
+	CHECK(v->longest == 30 && v->longest_end == 0x130);
+	RUN(0x140, 5, 0);
+	RUN(0x900, 1, SEG_SWITCH);
+	CHECK(v->longest == 30 && v->rested == 36);
+	RUN(1, 9, SEG_USER);
+	CHECK(v->count == 37 && v->rested == 37);
+"""
+
+
+def test_holds_and_stretches(tmp_path: Path) -> None:
+    """Waiting and interrupts are left out; only calls of cond_resched() by some end a stretch."""
+    done = unit("holds.c", HOLDS_CHECK, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+LOCK_ENCODINGS = [
+    ("f0 0f b1 17", 1, 0, 0),  # lock cmpxchg %edx,(%rdi)
+    ("3e 0f b1 17", 1, 0, 0),  # the same on one CPU, where LOCK is patched
+    ("c6 07 00", 0, 1, 0),  # movb $0,(%rdi)
+    ("c6 07 01", 0, 0, 0),  # movb $1,(%rdi)
+    ("40 88 37", 0, 1, 0),  # mov %sil,(%rdi)
+    ("88 c8", 0, 0, 0),  # mov %cl,%al
+    ("f3 48 ab", 0, 0, 1),  # rep stosq
+    ("a4", 0, 0, 0),  # movsb, once
+    ("0f b1", 0, 0, 0),  # cut short
+]
+
+
+def test_decoder_of_locks(tmp_path: Path) -> None:
+    """What may take or release a lock, and string instructions, are told from look-alikes."""
+    body = "\t(void)info;\n"
+    for encoding, takes, releases, string in LOCK_ENCODINGS:
+        code = encoding.split()
+        array = f"(const uint8_t[]){{ {', '.join(f'0x{byte}' for byte in code)} }}, {len(code)}"
+        body += (
+            f"\tif (is_cmpxchg({array}) != {takes} || may_release({array}) != {releases} ||\n"
+            f"\t    is_string({array}) != {string})\n"
+            f'\t\treturn fprintf(stderr, "{encoding}\\n"), 1;\n'
+        )
+    done = unit("holds.c", body, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_holds_are_named_by_symbol(tmp_path: Path) -> None:
+    symbols, path = tmp_path / "System.map", tmp_path / "holds.json"
+    symbols.write_text("ffffffff81000100 T zap\nffffffff81000200 t put\n")
+    holds = [(0x110, 2, 30, 20), (0x120, 2, 10, 6), (0x200, 1, 5, 5)]
+    data = {
+        "valid": True,
+        "why": "",
+        "stretches": [
+            {"vcpu": 0, "longest": 9, "end": 0xFFFFFFFF81000100},
+            {"vcpu": 1, "longest": 70, "end": 0xFFFFFFFF81000210},
+        ],
+        "holds": [
+            {
+                "vcpu": 0,
+                "caller": 0xFFFFFFFF81000000 + at,
+                "holds": n,
+                "sum": total,
+                "longest": most,
+            }
+            for at, n, total, most in holds
+        ],
+    }
+    path.write_text(json.dumps(data))
+    found = instruments.read_holds(path, symbols)
+    assert (found.stretch, found.stretch_end) == (70, "put")
+    assert found.longest == {"zap": 20, "put": 5}
+    assert found.mean == {"zap": 10, "put": 5}
+    path.write_text(json.dumps({**data, "stretches": []}))
+    with pytest.raises(LabError, match="invalid"):
+        instruments.read_holds(path, symbols)
 
 
 def test_flushes_are_named_by_symbol(tmp_path: Path) -> None:

@@ -9,16 +9,21 @@ from typing import Any
 import pytest
 from outcomes import report
 
-from lab import selftests, topology, zap
+from lab import instruments, selftests, topology, zap
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.ktap import Case
 from lab.selftests import Program
 
 FAULTS = "/sys/kernel/debug/zap_batch"
-TEST = Program("zap_test", "-t bad_input -t all_kinds -t in_turn", timeout_s=400)
+TEST = Program(
+    "zap_test",
+    "-t bad_input -t all_kinds -t in_turn -t offline -t oom_reaper -t cpu_hotplug",
+    timeout_s=400,
+)
 # What the debug kernel gets through in a minute
-QUICK = Program("zap_test", "-t bad_input -t in_turn", timeout_s=200)
+QUICK = Program("zap_test", "-t bad_input -t in_turn -t offline -t no_memory", timeout_s=200)
+ALL = Program("zap_test", f"{TEST.args} -t no_memory", timeout_s=900)
 # Code that is patched while it runs is where emulated CPUs race.
 SWITCHING = Program("zap_test", "-t switching", timeout_s=200)
 # Each gatherer loses what it has, and that is what the test has to say.
@@ -57,7 +62,7 @@ def test_some_on_the_debug_kernel(
 def test_all_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    report(subtests, _run(debug_kernel, (TEST,), out_dir), may_skip=())
+    report(subtests, _run(debug_kernel, (ALL,), out_dir), may_skip=())
 
 
 @pytest.mark.long
@@ -89,7 +94,13 @@ def _counted(locked: float, statistics: float) -> dict[str, dict[str, float]]:
     }
 
 
+def _waits(base: int, ours: int) -> zap.Row:
+    keys = (*zap.LOCKS, zap.STRETCH)
+    return {"base": dict.fromkeys(keys, base), "on": dict.fromkeys(keys, ours)}
+
+
 def test_tables_of_the_study() -> None:
+    waited = {"4 KiB": _waits(1000, 900)}
     facts: dict[str, Any] = {
         "date": "2026-01-01T00:00:00Z",
         "command": "python -m lab zap",
@@ -105,24 +116,47 @@ def test_tables_of_the_study() -> None:
         },
         "rows": _rows(50.0),
         "counted": _counted(3.5, 40.0),
-        "missed": zap.judge(_rows(50.0), _counted(3.5, 40.0)),
+        "waits": waited,
+        "threads": {
+            "8": {mode: {"locked": 4.0, **row} for mode, row in _waits(70, 60).items()},
+        },
+        "missed": zap.judge(_rows(50.0), _counted(3.5, 40.0), waited),
     }
     assert facts["missed"] == []
     page = zap.markdown(facts)
     row = "| munmap, 2048 KiB by PTEs, 1024 MiB | 100.00 | 200.00 | 100.00 | 50.00 | 0.500 | 1.01 |"
     assert row in page
     assert "| ours, on | 450 | 3.50 | 40 |" in page
+    assert "| 4 KiB | 1000 / 900 |" in page
+    assert "| 8 | 4.00 / 4.00 | 70 / 60 |" in page
 
 
 def test_what_misses_a_goal_is_said() -> None:
-    missed = zap.judge(_rows(101.5), _counted(4.0, 100.0))
+    missed = zap.judge(_rows(101.5), _counted(4.0, 100.0), {"4 KiB": _waits(100, 111)})
     assert "munmap, 64 KiB: 1.015 of base, at most 1.01" in missed
     assert not any(text.startswith("nodes") for text in missed)
+    assert "4 KiB, LRU: 111 instructions, base 100" in missed
     assert "4.00 locked operations, at most 3.75" in missed
     assert "statistics: 0.33 of base's, at most 0.2" in missed
     counted = _counted(3.5, 40.0)
     counted["off"] = {**counted["off"], "insn": 909.0}
-    assert zap.judge(_rows(50.0), counted) == ["off: 1.010 of base's insn"]
+    assert zap.judge(_rows(50.0), counted, {}) == ["off: 1.010 of base's insn"]
+
+
+def test_waits_are_by_lock() -> None:
+    found = instruments.HoldsResult(
+        stretch=9,
+        stretch_end="zap_batch_free",
+        longest={"free_unref_run": 5, "free_unref_folios": 7, "__schedule": 100},
+        mean={},
+    )
+    assert zap.waits(found) == {
+        "page table": 0,
+        "LRU": 0,
+        "per-CPU lists": 7,
+        "zone": 0,
+        "stretch": 9,
+    }
 
 
 def test_what_was_not_measured_is_an_error() -> None:

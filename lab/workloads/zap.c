@@ -9,12 +9,14 @@
  *   nodes       munmap(2), pages on nodes 0 and 1 in turn
  *   groups      munmap(2) of shared pages that are charged to two groups in turn
  *   shell       fork(2) and exit of a small child, as a shell does
+ *   threads     munmap(2) by --threads threads of one process at once, each its part
+ *   reclaim     memory.reclaim of clean page cache, of --file
  *
  * --folio is the size of the folios, 4 to 2048 KiB; huge pages are mapped by PTEs with "2048pte",
  * smaller ones always.  A line is printed for each round.  The time is the guest's: under QEMU's
  * icount it is the number of instructions.  The markers are around what is timed.
  *
- * "groups" needs two memory control groups, /sys/fs/cgroup/zap-a and -b.
+ * "groups" and "reclaim" need memory control groups, /sys/fs/cgroup/zap-a and -b.
  */
 #include "common.h"
 
@@ -23,6 +25,7 @@
 #define HUGE_KB		2048
 #define PIECE		(64UL << 10)
 #define CHILDREN	64
+#define MAX_THREADS	8
 /* Before what is timed: others' RCU callbacks are over by then */
 #define SETTLE_S	0.5
 
@@ -154,6 +157,71 @@ static double shell(void)
 	return now_s() - began;
 }
 
+struct part {
+	pthread_barrier_t *barrier;
+	char *p;
+	size_t len;
+};
+
+static void *unmap_part(void *arg)
+{
+	struct part *part = arg;
+
+	touch(part->p, part->len);
+	pthread_barrier_wait(part->barrier);	/* all have touched theirs */
+	pthread_barrier_wait(part->barrier);	/* the markers are set */
+	munmap(part->p, part->len);
+	return NULL;
+}
+
+static double threads(size_t len, unsigned int nr)
+{
+	pthread_barrier_t barrier;
+	pthread_t thread[MAX_THREADS];
+	struct part part[MAX_THREADS];
+	double began;
+
+	pthread_barrier_init(&barrier, NULL, nr + 1);
+	for (unsigned int i = 0; i < nr; i++) {
+		part[i] = (struct part){ &barrier, map(len / nr, MAP_PRIVATE), len / nr };
+		madvise(part[i].p, part[i].len, MADV_NOHUGEPAGE);
+		if (pthread_create(&thread[i], NULL, unmap_part, &part[i]))
+			die("%s: %s", "pthread_create", strerror(errno));
+	}
+	pthread_barrier_wait(&barrier);
+	sleep_s(SETTLE_S);
+	began = now_s();
+	lab_start();
+	pthread_barrier_wait(&barrier);
+	for (unsigned int i = 0; i < nr; i++)
+		pthread_join(thread[i], NULL);
+	lab_stop();
+	return now_s() - began;
+}
+
+static double reclaim(size_t len, const char *file)
+{
+	char *buf = malloc(PIECE), amount[32];
+	int fd = open(file, O_RDONLY);
+	double began;
+
+	if (!buf || fd < 0)
+		die("%s: %s", file, strerror(errno));
+	put("/sys/fs/cgroup/zap-a/cgroup.procs", "0");
+	for (size_t at = 0; at < len; at += PIECE)
+		if (read(fd, buf, PIECE) != PIECE)
+			die("%s: %s", file, "is too short");
+	snprintf(amount, sizeof(amount), "%zu", len / 2);
+	sleep_s(SETTLE_S);
+	began = now_s();
+	lab_start();
+	put("/sys/fs/cgroup/zap-a/memory.reclaim", amount);
+	lab_stop();
+	close(fd);
+	free(buf);
+	return now_s() - began;
+}
+
 static double unmaps(const char *how, size_t len, int kb, int pte)
 {
 	int groups = !strcmp(how, "groups");
@@ -188,13 +256,16 @@ static double unmaps(const char *how, size_t len, int kb, int pte)
 
 int main(int argc, char **argv)
 {
-	uint64_t size_mb = 256, rounds = 1;
-	const char *how = "munmap", *folio = "4";
+	uint64_t size_mb = 256, rounds = 1, nr_threads = 1;
+	const char *how = "munmap", *folio = "4", *file = "/dev/vda";
 	const struct opt opts[] = {
-		{ "case", OPT_STR, &how, "munmap, dontneed, pieces, exit, nodes, groups or shell" },
+		{ "case", OPT_STR, &how, "munmap, dontneed, pieces, exit, nodes, groups, shell, "
+		  "threads or reclaim" },
 		{ "size-mb", OPT_U64, &size_mb, "how much is unmapped" },
 		{ "folio", OPT_STR, &folio, "size in KiB; 2048pte: mapped by PTEs" },
 		{ "rounds", OPT_U64, &rounds, "how often" },
+		{ "threads", OPT_U64, &nr_threads, "of the case threads" },
+		{ "file", OPT_STR, &file, "whose page cache is reclaimed" },
 		{ NULL, OPT_U64, NULL, NULL },
 	};
 	size_t len;
@@ -205,6 +276,8 @@ int main(int argc, char **argv)
 	kb = atoi(folio);
 	pte = !!strstr(folio, "pte");
 	use_folios(kb);
+	if (!nr_threads || nr_threads > MAX_THREADS)
+		die("%s: %s", "--threads", "1 to 8");
 	while (rounds--) {
 		double each = (double)len / PAGE_SZ, s;
 
@@ -213,6 +286,11 @@ int main(int argc, char **argv)
 		} else if (!strcmp(how, "shell")) {
 			s = shell();
 			each = CHILDREN;
+		} else if (!strcmp(how, "threads")) {
+			s = threads(len, nr_threads);
+		} else if (!strcmp(how, "reclaim")) {
+			s = reclaim(len, file);
+			each /= 2;
 		} else {
 			s = unmaps(how, len, kb, pte);
 		}

@@ -21,13 +21,14 @@
  * steps.
  *
  * Everything else takes the way that it takes without: large folios, device memory, charged
- * kernel memory, classic LRU lists and unevictable folios as far as their lists are concerned;
- * and other callers of folios_put_refs(), which may be interrupts.
+ * kernel memory, classic LRU lists and unevictable folios as far as their lists are concerned.
+ * Of what others free in batches (reclaim, truncation) only the last step is batched, and not in
+ * interrupts.
  *
  * Bounded latency.  No more folios than without wait for their end, and no lock is held for more
  * of them (PAGEVEC_SIZE), each of which takes less.  Between two points at which others may run
- * are ZAP_BATCH_FOLIOS entries.  Where each page takes its time (init_on_free=1, poisoning) it is
- * as many base pages or one larger folio, however it was mapped.
+ * are ZAP_BATCH_PAGES base pages or one larger folio, however it was mapped.  Without, it is 512
+ * entries, of which each may be a huge page.
  *
  * Cost when off: a no-op for each folio or part of one that is unmapped, and a few instructions per
  * page table and per batch.
@@ -54,8 +55,8 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/zap_batch.h>
 
-/* Entries between two points at which others may run, as in mmu_gather.c */
-#define ZAP_BATCH_FOLIOS	512U
+/* Base pages between two points at which others may run */
+#define ZAP_BATCH_PAGES		512U
 
 DEFINE_STATIC_KEY_FALSE(zap_batch_key);
 
@@ -281,19 +282,14 @@ static void zap_put(struct encoded_page **pages, unsigned int nr)
 }
 
 /*
- * Up to ZAP_BATCH_FOLIOS entries.  Where each base page takes its time, so many of these or one
- * larger folio, by its size: a huge page that was mapped by one entry is one entry here, too.
+ * Entries of ZAP_BATCH_PAGES base pages, or one larger folio: by its size, since a huge page that
+ * was mapped by one entry is one entry here, too, and all of its pages are freed.
  */
 static unsigned int zap_entries(struct encoded_page **pages, unsigned int nr)
 {
 	unsigned int i, sum = 0;
 
-	if (!page_poisoning_enabled_static() && !want_init_on_free()) {
-		nr = min(nr, ZAP_BATCH_FOLIOS);
-		/* The number behind an entry belongs to it. */
-		return nr + !!(encoded_page_flags(pages[nr - 1]) & ENCODED_PAGE_BIT_NR_PAGES_NEXT);
-	}
-	for (i = 0; i < nr && sum < ZAP_BATCH_FOLIOS; i++) {
+	for (i = 0; i < nr && sum < ZAP_BATCH_PAGES; i++) {
 		if (encoded_page_flags(pages[i]) & ENCODED_PAGE_BIT_NR_PAGES_NEXT)
 			sum += encoded_nr_pages(pages[++i]);
 		else
@@ -398,3 +394,7 @@ static int __init zap_batch_init(void)
 	return sysfs_create_group(mm_kobj, &zap_batch_attr_group);
 }
 late_initcall(zap_batch_init);
+
+#ifdef CONFIG_ZAP_BATCH_KUNIT_TEST
+#include "zap_batch_kunit.h"
+#endif

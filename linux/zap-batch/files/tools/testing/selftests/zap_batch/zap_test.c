@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ static long value_of(const char *path, const char *word)
 	long val = -1;
 
 	while (f && val < 0 && fgets(line, sizeof(line), f))
-		if (!strncmp(line, word, len) && line[len] == ' ')
+		if (!strncmp(line, word, len) && strchr(" \t", line[len]))
 			val = strtol(line + len, NULL, 10);
 	if (f)
 		fclose(f);
@@ -431,10 +432,10 @@ TEST_F_TIMEOUT(zap, in_turn, 120)
 	all_is_back(_metadata, self->node, self->dying);
 }
 
-/* The switch is turned all the time. */
-TEST_F_TIMEOUT(zap, switching, 120)
+/* In each of four processes all kinds of memory, some way each.  False if one has failed. */
+static bool run_four(void (*meanwhile)(int i))
 {
-	bool on = false;
+	bool ok = true;
 	int i, status;
 	pid_t pid[4];
 
@@ -448,15 +449,220 @@ TEST_F_TIMEOUT(zap, switching, 120)
 		}
 	}
 	for (i = 0; i < 4;) {
-		write_file(ENABLED, on ? "1" : "0");
-		on = !on;
-		usleep(500000);
+		meanwhile(i);
 		if (waitpid(pid[i], &status, WNOHANG) == pid[i]) {
-			EXPECT_EQ(0, status);
+			ok &= !status;
 			i++;
 		}
 	}
+	return ok;
+}
+
+static void turn_switch(int i)
+{
+	static bool on;
+
+	write_file(ENABLED, on ? "1" : "0");
+	on = !on;
+	usleep(500000);
+}
+
+/* The switch is turned all the time. */
+TEST_F_TIMEOUT(zap, switching, 120)
+{
+	EXPECT_TRUE(run_four(turn_switch));
 	write_file(ENABLED, "1");
+	all_is_back(_metadata, self->node, self->dying);
+}
+
+#define CPU1	"/sys/devices/system/cpu/cpu1/online"
+
+static void turn_cpu(int i)
+{
+	write_file(CPU1, "0");
+	usleep(200000);
+	write_file(CPU1, "1");
+	usleep(200000);
+}
+
+/* A CPU with gathered statistics and lists of free pages of its own goes and comes. */
+TEST_F_TIMEOUT(zap, cpu_hotplug, 300)
+{
+	if (access(CPU1, W_OK))
+		SKIP(return, "CPU 1 cannot be switched off");
+	EXPECT_TRUE(run_four(turn_cpu));
+	all_is_back(_metadata, self->node, self->dying);
+}
+
+/* A group is removed, and what was charged to it is unmapped at the same time. */
+TEST_F_TIMEOUT(zap, offline, 120)
+{
+	static const enum kind kinds[] = { ANON, SHMEM, FORKED, THP };
+	int i, status, to_parent[2];
+	pid_t pid;
+	char *p, c;
+
+	ASSERT_EQ(0, pipe(to_parent));
+	for (i = 0; i < 20; i++) {
+		enum kind kind = kinds[i % ARRAY_SIZE(kinds)];
+
+		ASSERT_TRUE(make_group("gone"));
+		pid = fork();
+		if (!pid) {
+			if (write_file(in("gone", "cgroup.procs"), "0"))
+				_exit(2);
+			p = map_kind(kind, -1);
+			if (!p || write_file(in("a", "cgroup.procs"), "0"))
+				_exit(3);
+			if (write(to_parent[1], "", 1) != 1)
+				_exit(4);
+			unmap(p, length_of(kind), i / 4 % EXIT);
+			_exit(0);
+		}
+		EXPECT_EQ(1, read(to_parent[0], &c, 1));
+		EXPECT_EQ(0, rmdir(in("gone", "")));
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_EQ(0, status);
+	}
+	all_is_back(_metadata, self->node, self->dying);
+}
+
+static void run_on(int cpu, int fifo_priority)
+{
+	struct sched_param param = { .sched_priority = fifo_priority };
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set) ||
+	    (fifo_priority && sched_setscheduler(0, SCHED_FIFO, &param)))
+		_exit(5);
+}
+
+#define REAPED_KB	(36 << 10)
+
+static char *fill(size_t len)
+{
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		_exit(6);
+	madvise(p, len, MADV_NOHUGEPAGE);
+	for (size_t at = 0; at < len; at += PAGE)
+		p[at] = 1;
+	return p;
+}
+
+/*
+ * The OOM reaper unmaps what a victim has that gets no CPU to exit; then the victim gets one, and
+ * both may be at it.
+ */
+TEST_F_TIMEOUT(zap, oom_reaper, 120)
+{
+	pid_t victim, hog, eater;
+	char path[64], rt[16], c;
+	int status, pipes[2], i;
+	long rss = -1;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU");
+	ASSERT_TRUE(read_file("/proc/sys/kernel/sched_rt_runtime_us", rt, sizeof(rt)));
+	ASSERT_EQ(0, pipe(pipes));
+	ASSERT_EQ(0, write_file(in("a", "memory.max"), "67108864"));
+	write_file(in("a", "memory.swap.max"), "0");
+	victim = fork();
+	if (!victim) {
+		if (write_file(in("a", "cgroup.procs"), "0") ||
+		    write_file("/proc/self/oom_score_adj", "1000"))
+			_exit(2);
+		fill(40UL << 20);
+		run_on(1, 1);
+		for (;;)
+			if (write(pipes[1], "", 1) != 1 || pause())
+				continue;
+	}
+	EXPECT_EQ(1, read(pipes[0], &c, 1));
+	/* From now on the victim does not run; nor does anything else on this CPU. */
+	EXPECT_EQ(0, write_file("/proc/sys/kernel/sched_rt_runtime_us", "-1"));
+	hog = fork();
+	if (!hog) {
+		run_on(1, 50);
+		alarm(20);
+		if (write(pipes[1], "", 1) != 1)
+			_exit(3);
+		for (;;)
+			;
+	}
+	EXPECT_EQ(1, read(pipes[0], &c, 1));
+	eater = fork();
+	if (!eater) {
+		run_on(0, 0);
+		if (write_file(in("a", "cgroup.procs"), "0"))
+			_exit(2);
+		fill(48UL << 20);
+		_exit(0);
+	}
+	/* It has 40 MiB.  While the hog is there only the reaper can unmap what the victim has. */
+	snprintf(path, sizeof(path), "/proc/%d/status", victim);
+	for (i = 0; i < 150 && rss; i++) {
+		usleep(100000);
+		rss = value_of(path, "RssAnon:");
+		if (rss > 0 && rss < REAPED_KB)
+			break;
+	}
+	kill(hog, SIGKILL);
+	EXPECT_EQ(hog, waitpid(hog, &status, 0));
+	EXPECT_EQ(SIGKILL, WTERMSIG(status));
+	EXPECT_EQ(eater, waitpid(eater, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(victim, waitpid(victim, &status, 0));
+	EXPECT_EQ(SIGKILL, WTERMSIG(status));
+	EXPECT_GE(rss, 0);
+	EXPECT_LT(rss, REAPED_KB);
+	write_file("/proc/sys/kernel/sched_rt_runtime_us", rt);
+	write_file(in("a", "memory.max"), "max");
+	all_is_back(_metadata, self->node, self->dying);
+}
+
+#define FAIL	"/sys/kernel/debug/fail_page_alloc/"
+
+/* There is no page for what the gather has to keep. */
+TEST_F_TIMEOUT(zap, no_memory, 120)
+{
+	static const char * const set[][2] = {
+		{ FAIL "min-order", "0" }, { FAIL "ignore-gfp-wait", "N" },
+		{ FAIL "task-filter", "Y" }, { FAIL "verbose", "0" },
+		{ FAIL "times", "1000000" }, { FAIL "probability", "100" },
+	};
+	int status, how;
+	char left[16];
+	pid_t pid;
+	size_t i;
+
+	if (access(FAIL, F_OK))
+		SKIP(return, "no fault injection (CONFIG_FAIL_PAGE_ALLOC)");
+	for (i = 0; i < ARRAY_SIZE(set); i++)
+		ASSERT_EQ(0, write_file(set[i][0], set[i][1]));
+	for (how = DONTNEED; how <= KILL; how++) {
+		pid = fork();
+		if (!pid) {
+			char *p;
+
+			if (write_file(in("a", "cgroup.procs"), "0"))
+				_exit(2);
+			p = map_kind(ANON, -1);
+			if (!p || write_file("/proc/self/make-it-fail", "1"))
+				_exit(3);
+			unmap(p, LEN, how);
+			_exit(0);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_EQ(how == KILL ? SIGKILL : 0, status);
+	}
+	EXPECT_EQ(0, write_file(FAIL "probability", "0"));
+	/* Some must have failed. */
+	EXPECT_TRUE(read_file(FAIL "times", left, sizeof(left)));
+	EXPECT_LT(atol(left), 1000000 - 3);
 	all_is_back(_metadata, self->node, self->dying);
 }
 
