@@ -41,6 +41,7 @@ WARNING = re.compile(
     r"|INFO: trying to register|inconsistent lock state|suspicious RCU usage"
     r"|soft lockup|hard LOCKUP|Call Trace:|KASAN:|KCSAN:|UBSAN:|list_(?:add|del) corruption"
     r"|Bad page (?:state|map)|page dumped because|ODEBUG|refcount_t: |unreferenced object"
+    r"|vmstat_refresh: \S+ -\d"
 )
 # Lines that match WARNING and are no fault of the kernel.
 HARMLESS = re.compile(

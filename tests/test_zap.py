@@ -15,6 +15,9 @@ from lab.errors import LabError
 from lab.ktap import Case
 from lab.selftests import Program
 
+SWAP = """echo 128M > /sys/block/zram0/disksize
+mkswap /dev/zram0 > /dev/null
+swapon /dev/zram0"""
 FAULTS = "/sys/kernel/debug/zap_batch"
 TEST = Program(
     "zap_test",
@@ -27,7 +30,12 @@ ALL = Program("zap_test", f"{TEST.args} -t no_memory", timeout_s=900)
 # Code that is patched while it runs is where emulated CPUs race.
 SWITCHING = Program("zap_test", "-t switching", timeout_s=200)
 # Each gatherer loses what it has, and that is what the test has to say.
-SAYS = {"stat": " bytes of anon;", "lru": " pages in generations;", "charge": " bytes are charged;"}
+SAYS = {
+    "stat": " bytes of anon;",
+    "lru": " pages in generations;",
+    "charge": " bytes are charged;",
+    "free": "nr_free_pages: ",
+}
 BROKEN = tuple(
     Program(
         "zap_test",
@@ -43,7 +51,7 @@ BROKEN = tuple(
 def _run(kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path) -> dict[str, list[Case]]:
     machine = topology.load("two-tier", fast_mb=768, slow_mb=512)
     built = selftests.programs(kernel, "zap_batch")
-    return selftests.run_programs(kernel, built, wanted, machine, out_dir, prepare="true")
+    return selftests.run_programs(kernel, built, wanted, machine, out_dir, prepare=SWAP)
 
 
 def test_zap_selftest(

@@ -26,9 +26,11 @@
  * interrupts.
  *
  * Bounded latency.  No more folios than without wait for their end, and no lock is held for more
- * of them (PAGEVEC_SIZE), each of which takes less.  Between two points at which others may run
- * are ZAP_BATCH_PAGES base pages or one larger folio, however it was mapped.  Without, it is 512
- * entries, of which each may be a huge page.
+ * of them (PAGEVEC_SIZE), each of which takes less; a per-CPU list that is too long gives back as
+ * many more at a time as have come.  A group is charged for MEMCG_CHARGE_BATCH pages at most that
+ * are free.  Between two points at which others may run are folios of ZAP_BATCH_PAGES base pages
+ * together (ZAP_BATCH_CLEARED where they are cleared) or one larger folio, however they were
+ * mapped.  Without, it is 512 entries, of which each may be a huge page.
  *
  * Cost when off: a no-op for each folio or part of one that is unmapped, and a few instructions per
  * page table and per batch.
@@ -55,8 +57,10 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/zap_batch.h>
 
-/* Base pages between two points at which others may run */
-#define ZAP_BATCH_PAGES		512U
+/* Between two points at which others may run: entries, and base pages that are freed */
+#define ZAP_BATCH_ENTRIES	512U
+#define ZAP_BATCH_PAGES		4096U
+#define ZAP_BATCH_CLEARED	512U	/* that are cleared or poisoned as well */
 
 DEFINE_STATIC_KEY_FALSE(zap_batch_key);
 
@@ -65,6 +69,7 @@ enum zap_gatherer {
 	ZAP_STAT,
 	ZAP_LRU,
 	ZAP_CHARGE,
+	ZAP_FREE,
 	NR_ZAP_GATHERERS
 };
 
@@ -217,7 +222,8 @@ static void zap_uncharge(struct zap_charge *charge, struct folio *folio)
 	memcg = folio_memcg(folio);
 	if (!memcg)
 		return;
-	if (charge->memcg != memcg) {
+	/* What is free already is not charged for long. */
+	if (charge->memcg != memcg || charge->nr == MEMCG_CHARGE_BATCH) {
 		zap_charge_flush(charge);
 		charge->memcg = memcg;
 	}
@@ -238,28 +244,52 @@ static void zap_free(struct folio **folios, unsigned int nr, struct zap_charge *
 	zap_lru_unlock(&lru);
 	for (i = 0; i < nr; i++)
 		zap_uncharge(charge, folios[i]);
+	/* Only a test can make one of them stay. */
+	if (zap_loses(ZAP_FREE))
+		nr--;
 	free_unref_run(folios, nr);
 }
 
-static void zap_put(struct encoded_page **pages, unsigned int nr)
+/*
+ * How many base pages an entry of a large folio adds to what is freed.  The folio counts by its
+ * size, as often as it follows another one: how many of its pages an entry stands for does not
+ * tell what is freed with the last reference.
+ */
+static unsigned int zap_weight(struct folio *folio, struct folio **last)
 {
-	struct folio *free[PAGEVEC_SIZE];
-	unsigned int refs[PAGEVEC_SIZE], i, n = 0, sum = 0;
+	if (folio == *last)
+		return 0;
+	*last = folio;
+	return folio_nr_pages(folio);
+}
+
+/*
+ * Entries of folios that have @most base pages together, or of one larger folio; and no more
+ * than ZAP_BATCH_ENTRIES.  Returns how many.
+ */
+static unsigned int zap_put(struct encoded_page **pages, unsigned int nr, unsigned int most)
+{
+	unsigned int refs[PAGEVEC_SIZE], i, n = 0, freed = 0, sum = 0;
+	struct folio *free[PAGEVEC_SIZE], *last = NULL;
 	struct zap_charge charge = {};
 	struct folio_batch others;
+	bool large;
 
 	lru_add_drain();
 	folio_batch_init(&others);
-	for (i = 0; i < nr; i++) {
+	nr = min(nr, ZAP_BATCH_ENTRIES);
+	for (i = 0; i < nr && sum < most; i++) {
 		struct folio *folio = page_folio(encoded_page_ptr(pages[i]));
 		unsigned int nr_refs = 1;
 
+		/* The number behind an entry belongs to it. */
 		if (unlikely(encoded_page_flags(pages[i]) & ENCODED_PAGE_BIT_NR_PAGES_NEXT))
 			nr_refs = encoded_nr_pages(pages[++i]);
 		free_swap_cache(folio);
+		large = folio_test_large(folio);
+		sum += large ? zap_weight(folio, &last) : 1;
 		/* Charged kernel memory: page tables, and what drivers map */
-		if (folio_test_large(folio) || folio_is_zone_device(folio) ||
-		    folio_memcg_kmem(folio)) {
+		if (large || folio_is_zone_device(folio) || folio_memcg_kmem(folio)) {
 			refs[others.nr] = nr_refs;
 			if (!folio_batch_add(&others, folio))
 				folios_put_refs(&others, refs);
@@ -267,7 +297,7 @@ static void zap_put(struct encoded_page **pages, unsigned int nr)
 			free[n++] = folio;
 			if (n == PAGEVEC_SIZE) {
 				zap_free(free, n, &charge);
-				sum += n;
+				freed += n;
 				n = 0;
 			}
 		}
@@ -277,24 +307,8 @@ static void zap_put(struct encoded_page **pages, unsigned int nr)
 	if (n)
 		zap_free(free, n, &charge);
 	zap_charge_flush(&charge);
-	if (sum + n)
-		trace_zap_batch_free(nr, sum + n, charge.runs);
-}
-
-/*
- * Entries of ZAP_BATCH_PAGES base pages, or one larger folio: by its size, since a huge page that
- * was mapped by one entry is one entry here, too, and all of its pages are freed.
- */
-static unsigned int zap_entries(struct encoded_page **pages, unsigned int nr)
-{
-	unsigned int i, sum = 0;
-
-	for (i = 0; i < nr && sum < ZAP_BATCH_PAGES; i++) {
-		if (encoded_page_flags(pages[i]) & ENCODED_PAGE_BIT_NR_PAGES_NEXT)
-			sum += encoded_nr_pages(pages[++i]);
-		else
-			sum += folio_nr_pages(page_folio(encoded_page_ptr(pages[i])));
-	}
+	if (freed + n)
+		trace_zap_batch_free(i, freed + n, charge.runs);
 	return i;
 }
 
@@ -307,11 +321,13 @@ static unsigned int zap_entries(struct encoded_page **pages, unsigned int nr)
  */
 void zap_batch_free(struct encoded_page **pages, unsigned int nr)
 {
-	unsigned int some;
+	unsigned int some, most = ZAP_BATCH_PAGES;
 
+	/* Where each base page takes its time */
+	if (page_poisoning_enabled_static() || want_init_on_free())
+		most = ZAP_BATCH_CLEARED;
 	for (; nr; pages += some, nr -= some) {
-		some = zap_entries(pages, nr);
-		zap_put(pages, some);
+		some = zap_put(pages, nr, most);
 		cond_resched();
 	}
 }
@@ -380,6 +396,7 @@ static void zap_batch_debug_init(void)
 	debugfs_create_bool("fault_stat", 0600, dir, &zap_lose[ZAP_STAT]);
 	debugfs_create_bool("fault_lru", 0600, dir, &zap_lose[ZAP_LRU]);
 	debugfs_create_bool("fault_charge", 0600, dir, &zap_lose[ZAP_CHARGE]);
+	debugfs_create_bool("fault_free", 0600, dir, &zap_lose[ZAP_FREE]);
 	debugfs_create_file_unsafe("single_ptes", 0600, dir, NULL, &single_ptes_fops);
 }
 #else

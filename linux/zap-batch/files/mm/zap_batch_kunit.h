@@ -114,8 +114,9 @@ static void stat_nodes_test(struct kunit *test)
 static void lru_test(struct kunit *test)
 {
 	struct folio *folio[NR_FOLIOS];
+	long before, gathered, flushed, nr, *size;
 	struct zap_lru lru = {};
-	long before, *size;
+	struct lruvec *lruvec;
 	unsigned int i;
 
 	if (!lru_gen_enabled())
@@ -126,23 +127,30 @@ static void lru_test(struct kunit *test)
 		if (i)
 			folio_add_lru(folio[i]);
 	}
-	lru_add_drain();
+	lru_add_drain_all();
 	/* The first is on no list. */
 	zap_lru_del(&lru, folio[0]);
 	KUNIT_EXPECT_NULL(test, lru.lruvec);
+	for (i = 1; i < NR_FOLIOS; i++)
+		KUNIT_ASSERT_TRUE(test, folio_test_lru(folio[i]));
+	/* Under the lock nothing is reported. */
 	zap_lru_del(&lru, folio[1]);
-	KUNIT_EXPECT_PTR_EQ(test, lru.lruvec, folio_lruvec(folio[1]));
-	size = &lru.lruvec->lrugen.nr_pages[lru.gen][lru.type][lru.zone];
+	lruvec = lru.lruvec;
+	size = &lruvec->lrugen.nr_pages[lru.gen][lru.type][lru.zone];
 	before = *size;
 	for (i = 2; i < NR_FOLIOS; i++)
 		zap_lru_del(&lru, folio[i]);
-	/* Nothing is written until the run ends. */
-	KUNIT_EXPECT_EQ(test, lru.nr, NR_FOLIOS - 1);
-	KUNIT_EXPECT_EQ(test, *size, before);
+	nr = lru.nr;
+	gathered = *size;
 	zap_lru_flush(&lru);
-	KUNIT_EXPECT_EQ(test, lru.nr, 0);
-	KUNIT_EXPECT_EQ(test, *size, before - (NR_FOLIOS - 1));
+	flushed = *size;
 	zap_lru_unlock(&lru);
+	/* Nothing is written until the run ends. */
+	KUNIT_EXPECT_PTR_EQ(test, lruvec, folio_lruvec(folio[1]));
+	KUNIT_EXPECT_EQ(test, nr, NR_FOLIOS - 1);
+	KUNIT_EXPECT_EQ(test, gathered, before);
+	KUNIT_EXPECT_EQ(test, flushed, before - (NR_FOLIOS - 1));
+	KUNIT_EXPECT_EQ(test, lru.nr, 0);
 	KUNIT_EXPECT_NULL(test, lru.lruvec);
 	for (i = 0; i < NR_FOLIOS; i++) {
 		KUNIT_EXPECT_FALSE(test, folio_test_lru(folio[i]));
@@ -188,43 +196,21 @@ static void charge_test(struct kunit *test)
 }
 #endif
 
-/* How much is freed between two points at which others may run */
-static void entries_test(struct kunit *test)
+/* What large folios count until others may run */
+static void weight_test(struct kunit *test)
 {
-	const unsigned int nr = 2 * ZAP_BATCH_PAGES;
-	struct encoded_page **entry = kunit_kcalloc(test, nr, sizeof(*entry), GFP_KERNEL);
-	struct page *small = alloc_page(GFP_KERNEL);
-	struct page *large = alloc_pages(GFP_KERNEL | __GFP_COMP, 3);
-	struct page *huge = alloc_pages(GFP_KERNEL | __GFP_COMP, get_order(ZAP_BATCH_PAGES << 13));
-	unsigned int i;
+	struct page *one = alloc_pages(GFP_KERNEL | __GFP_COMP, 3);
+	struct page *two = alloc_pages(GFP_KERNEL | __GFP_COMP, 4);
+	struct folio *last = NULL;
 
-	KUNIT_ASSERT_TRUE(test, entry && small && large && huge);
-	for (i = 0; i < nr; i++)
-		entry[i] = encode_page(small, 0);
-	KUNIT_EXPECT_EQ(test, zap_entries(entry, nr), ZAP_BATCH_PAGES);
-	KUNIT_EXPECT_EQ(test, zap_entries(entry, 3), 3);
-
-	/* A number is not left behind. */
-	entry[ZAP_BATCH_PAGES - 1] = encode_page(large, ENCODED_PAGE_BIT_NR_PAGES_NEXT);
-	entry[ZAP_BATCH_PAGES] = encode_nr_pages(8);
-	KUNIT_EXPECT_EQ(test, zap_entries(entry, nr), ZAP_BATCH_PAGES + 1);
-
-	/* Folios of eight pages: one entry is eight, or what its number says. */
-	for (i = 0; i < nr; i++)
-		entry[i] = encode_page(large, 0);
-	KUNIT_EXPECT_EQ(test, zap_entries(entry, nr), ZAP_BATCH_PAGES / 8);
-	for (i = 0; i < nr; i += 2) {
-		entry[i] = encode_page(large, ENCODED_PAGE_BIT_NR_PAGES_NEXT);
-		entry[i + 1] = encode_nr_pages(4);
-	}
-	KUNIT_EXPECT_EQ(test, zap_entries(entry, nr), 2 * ZAP_BATCH_PAGES / 4);
-
-	/* At least one folio, though it has more pages */
-	entry[0] = encode_page(huge, 0);
-	KUNIT_EXPECT_EQ(test, zap_entries(entry, nr), 1);
-	__free_pages(huge, get_order(ZAP_BATCH_PAGES << 13));
-	__free_pages(large, 3);
-	__free_page(small);
+	KUNIT_ASSERT_TRUE(test, one && two);
+	KUNIT_EXPECT_EQ(test, zap_weight(page_folio(one), &last), 8);
+	/* Other pages of the same one */
+	KUNIT_EXPECT_EQ(test, zap_weight(page_folio(one + 3), &last), 0);
+	KUNIT_EXPECT_EQ(test, zap_weight(page_folio(two + 1), &last), 16);
+	KUNIT_EXPECT_EQ(test, zap_weight(page_folio(one), &last), 8);
+	__free_pages(one, 3);
+	__free_pages(two, 4);
 }
 
 static struct kunit_case zap_batch_cases[] = {
@@ -232,7 +218,7 @@ static struct kunit_case zap_batch_cases[] = {
 	KUNIT_CASE(stat_nodes_test),
 	KUNIT_CASE(lru_test),
 	KUNIT_CASE(charge_test),
-	KUNIT_CASE(entries_test),
+	KUNIT_CASE(weight_test),
 	{}
 };
 
