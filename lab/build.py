@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TextIO
 
-from lab import cache, kconfig, run, source, tree
+from lab import cache, kconfig, run, source, textkeys, tree
 from lab.errors import LabError
 
 RECIPE = "1"  # change it when a build would come out otherwise from the same input
@@ -76,13 +76,19 @@ def _what_is_built(commit: str) -> list[str]:
     return [line for line in top + tools if line.partition("\t")[2] not in left_out]
 
 
+def key_of(flavour: str, version: str | None = None) -> str:
+    """The content key of the kernel of a flavour; nothing is built."""
+    parts = [part.read_bytes() for part in kconfig.fragments(flavour)]
+    commit = commit_of(flavour, version or source.newest())
+    return cache.key([RECIPE, flavour, *_what_is_built(commit), _compiler(), *parts])
+
+
 def kernel(flavour: str, version: str | None = None, log: TextIO = sys.stderr) -> KernelImage:
     """The kernel of a flavour, built now if the cache does not hold it."""
-    parts = [part.read_bytes() for part in kconfig.fragments(flavour)]
     version = version or source.newest()
     commit = commit_of(flavour, version)
     source_tree = tree.git("rev-parse", f"{commit}^{{tree}}")
-    key = cache.key([RECIPE, flavour, *_what_is_built(commit), _compiler(), *parts])
+    key = key_of(flavour, version)
     directory = cache.sub("kernels") / f"{flavour}-{key}"
     if not (directory / "kernel.json").exists():
         with cache.lock("build"):
@@ -120,6 +126,8 @@ def _build(
         "source_tree": source_tree,
     }
     (partial / "kernel.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(textkeys.keys(obj), indent=1)
+    (partial / "text.json").write_text(text + "\n", encoding="utf-8")
     shutil.rmtree(directory, ignore_errors=True)
     partial.rename(directory)
 

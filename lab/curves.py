@@ -14,8 +14,8 @@ and with the intervals that kmmscand chooses where nothing is hot no page gets i
 
 from __future__ import annotations
 
+import argparse
 import json
-import math
 import shutil
 import sys
 import time
@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from lab import build, guest, instruments, metrics, programs, report, scenario, topology
+from lab import build, guest, instruments, metrics, programs, scenario, topology
 from lab import cache as lab_cache
 from lab.errors import LabError
 from lab.instruments import InsnTable
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 
-SCHEMA = 1
 NAME = "scanner"
-DESCRIPTION = "Cost of kmmscand's scanner: instructions of the kernel, and its share of a CPU"
 
 PER_ENTRY = 60.0  # target: instructions per page-table entry visited, at most
 IDLE_SHARE = 0.10  # target: an idle pass costs less than this part of a full one
@@ -289,31 +289,6 @@ def cheap_idle(share: float | None) -> bool:
     return share is not None and share < IDLE_SHARE
 
 
-def missed(cases: Sequence[dict[str, Any]]) -> list[str]:
-    """The targets that are missed."""
-    found = []
-    for case in cases:
-        for name, point in case["points"].items():
-            figures = point.get("figures", {})
-            where = f"{case['name']}, {PATTERNS.get(name, name)}"
-            if case["name"].startswith("size-") and name != "off":
-                if not cheap_entry(figures["per_entry"]):
-                    found.append(
-                        f"{where}: {_figure(figures['per_entry'])} instructions per entry visited, "
-                        f"the target is at most {PER_ENTRY:g}"
-                    )
-            elif name == "idle" and not cheap_idle(figures["share_of_full"]):
-                found.append(
-                    f"{where}: a pass costs {_share(figures['share_of_full'])} of a full one, "
-                    f"the target is less than {IDLE_SHARE:.0%}"
-                )
-            elif figures.get("verdict") == "above":
-                found.append(
-                    f"{where}: {figures['share']:.2%} of a CPU, the limit is {figures['limit']:.0%}"
-                )
-    return found
-
-
 def check(cases: Sequence[dict[str, Any]]) -> list[str]:
     """What makes a figure meaningless; empty if nothing does."""
     failures = []
@@ -425,23 +400,16 @@ def measure(cases: Sequence[Case], out: Path, progress: TextIO = sys.stderr) -> 
         done.append(run_case(case, kernel, out / case.name, progress))
         print(f"  done in {done[-1]['seconds_total']:.0f} s", file=progress, flush=True)
     derive(done)
-    return {
-        "schema": SCHEMA,
-        "scenario": NAME,
-        "description": DESCRIPTION,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "host": scenario.host_info(),
-        "kernel": kernel.describe(),
-        "targets": {"per_entry": PER_ENTRY, "idle_share": IDLE_SHARE},
-        "cases": done,
-        "missed": missed(done),
-        "failures": check(done),
-    }
+    return ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernel=kernel.describe(),
+        cases=done,
+        failures=check(done),
+    )
 
 
-# --- showing --------------------------------------------------------------------
+# --- what is recorded --------------------------------------------------------------
 
 
 def _figure(value: float | None, digits: int = 1) -> str:
@@ -452,361 +420,129 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def _verdict(good: bool) -> str:
-    return "met" if good else "MISSED"
-
-
-def size_table(cases: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Instructions per entry, by size and pattern."""
-    rows = [
-        [
-            "memory, how it is touched",
-            "per entry visited",
-            f"target: {PER_ENTRY:g}",
-            "in scanning functions",
-            "waiting, not counted",
-            "per pass",
-            "entries visited per pass",
-            "of them young",
-        ]
-    ]
-    for case in cases:
-        if not case["name"].startswith("size-"):
-            continue
-        for name, point in case["points"].items():
-            if name == "off":
-                continue
-            figures = point["figures"]
-            rows.append(
-                [
-                    f"{case['size_mb']} MiB, {PATTERNS[name]}",
-                    _figure(figures["per_entry"]),
-                    _verdict(cheap_entry(figures["per_entry"])),
-                    _figure(figures["scanning_per_entry"]),
-                    _figure(figures["waiting_per_entry"]),
-                    _figure(figures["per_pass"], 0),
-                    _figure(figures["visited_per_pass"], 0),
-                    _share(figures["young_share"]),
-                ]
-            )
-    return rows
-
-
-def idle_table(cases: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """An idle pass against full ones."""
-    rows = [
-        [
-            "memory, how it is touched",
-            "instructions per pass",
-            "entries visited",
-            "an idle pass is of it",
-            f"target: under {IDLE_SHARE:.0%}",
-        ]
-    ]
-    for case in cases:
-        if "idle" not in case["points"]:
-            continue
-        for name in ("idle", "full", "touched"):
-            figures = case["points"][name]["figures"]
-            share = case["points"]["idle"]["figures"].get(f"share_of_{name}")
-            rows.append(
-                [
-                    f"{case['size_mb']} MiB, {PATTERNS[name]}",
-                    _figure(figures["per_pass"], 0),
-                    _share(figures["read_share"]),
-                    _share(share),
-                    _verdict(cheap_idle(share)) if name == "full" else "-",
-                ]
-            )
-    return rows
-
-
-def process_table(cases: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """The same memory in few and in many processes."""
-    rows = [
-        [
-            "processes",
-            "memory of all",
-            "instructions per round over all",
-            "per process",
-            "per entry visited",
-            "in scanning functions",
-            "waiting, not counted",
-        ]
-    ]
-    for case in cases:
-        if not case["name"].startswith("processes-"):
-            continue
-        point = case["points"]["touched"]
-        figures = point["figures"]
-        rows.append(
-            [
-                str(case["processes"]),
-                f"{case['size_mb']} MiB",
-                _figure(figures["per_pass"], 0),
-                _figure(figures["per_process"], 0),
-                _figure(figures["per_entry"]),
-                _figure(figures["scanning_per_entry"]),
-                _figure(figures["waiting_per_entry"]),
-            ]
+def _goals(case: dict[str, Any], name: str, figures: dict[str, Any]) -> list[ledger.Goal]:
+    def goal(key: str, met: bool, limit: float, title: str) -> ledger.Goal:
+        return ledger.Goal(
+            name=f"{case['name']}, {PATTERNS.get(name, name)}: {title}",
+            verdict=ledger.MET if met else ledger.MISSED,
+            value=None if figures[key] is None else ledger.rounded(figures[key]),
+            limit=limit,
         )
-    return rows
+
+    if case["name"].startswith("size-") and name != "off":
+        met = cheap_entry(figures["per_entry"])
+        return [goal("per_entry", met, PER_ENTRY, "instructions per entry visited")]
+    if name == "idle":
+        met = cheap_idle(figures["share_of_full"])
+        return [goal("share_of_full", met, IDLE_SHARE, "share of a full pass")]
+    if figures.get("verdict") in ("within", "above"):
+        met = figures["verdict"] == "within"
+        return [goal("share", met, figures["limit"], "share of a CPU")]
+    return []
 
 
-def cpu_table(cases: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """CPU time of the scanner against its limit."""
-    verdicts = {"within": "met", "above": "MISSED", "not needed": "says nothing", None: "-"}
-    rows = [["scan_cpu_pct", "share of a CPU", "tolerance, points", "guest seconds", "target"]]
-    for case in cases:
-        for point in case["points"].values():
-            figures = point.get("figures", {})
-            if "limit" not in figures:
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each interval that was measured."""
+    found: list[ledger.Run] = []
+    for case in facts["cases"]:
+        for name, point in case["points"].items():
+            figures = point.get("figures")
+            if not figures:
                 continue
-            rows.append(
-                [
-                    f"{100 * figures['limit']:.0f}",
-                    f"{figures['share']:.2%}",
-                    "-" if figures["tolerance"] is None else f"{100 * figures['tolerance']:.2f}",
-                    f"{point['seconds']:.1f}",
-                    verdicts[figures["verdict"]],
-                ]
+            found.append(
+                ledger.Run(
+                    cell=f"{case['name']}: {PATTERNS.get(name, name)}",
+                    figures={
+                        key: value
+                        for key, value in figures.items()
+                        if key in FIGURES and not isinstance(value, str)
+                    },
+                    kernel=facts["kernel"],
+                    goals=_goals(case, name, figures),
+                    checks=() if found else facts["failures"],
+                    seconds=point["seconds"],
+                )
             )
-    return rows
+    return found
 
 
-TABLES = (
-    (
-        "Instructions per page-table entry",
-        size_table,
-        (
-            "Instructions of the kernel on the scanner's CPU, on which nothing else runs, less "
-            "those in the same time with kmmscand disabled. Where every page is touched, an entry "
-            "visited is one of kmmscand_pte_young; elsewhere one of kmmscand_pte_scanned, and "
-            "the few of the guest's init and shell, on the fast node, are among them.",
-            "Looking for processes and page tables that are skipped are part of the cost. Where "
-            "nothing is touched, 15 of 16 page tables are skipped, so there are few entries that "
-            "it can be divided by.",
-            "In scanning functions: those that read page tables, and what they call for an entry.",
-            "Waiting: for the acknowledgement of TLB flushes, for locks and for timers that run "
-            "on another CPU. How long depends on how the host schedules vCPUs.",
-        ),
+def arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
+    for option, default, text in (
+        ("--sizes", SIZES, "memory of the cases size-N, in MiB"),
+        ("--processes", PROCESSES, "of the cases processes-N"),
+    ):
+        command.add_argument(option, type=_numbers, default=default, metavar="N,N", help=text)
+    for option, mb, text in (
+        ("--shared-mb", SHARED_MB, "memory of all these processes"),
+        ("--idle-mb", IDLE_MB, "memory of the case idle"),
+        ("--cpu-mb", CPU_MB, "memory of the case cpu"),
+    ):
+        command.add_argument(option, type=int, default=mb, metavar="MIB", help=text)
+
+
+def _numbers(text: str) -> list[int]:
+    numbers = [int(word) for word in text.split(",")]
+    if min(numbers) < 1:
+        raise ValueError
+    return numbers
+
+
+def run(args: argparse.Namespace) -> bool:
+    """Run the cases; True if the figures count."""
+    every = make_cases()
+    cases = make_cases(args.sizes, args.idle_mb, args.shared_mb, args.processes, args.cpu_mb)
+    known = [case.name for case in cases]
+    for name in args.cases:
+        if name not in known:
+            raise LabError(f"{NAME} has no case {name!r}", "there are: " + ", ".join(known))
+    chosen = [case for case in cases if not args.cases or case.name in args.cases]
+    facts = measure(chosen, lab_cache.sub("runs") / NAME)
+    return study.finish(STUDY, facts, runs(facts), whole=chosen == every)
+
+
+FIGURES = {
+    "per_entry": ("instructions per entry visited", "{:,.1f}"),
+    "scanning_per_entry": ("in scanning functions", "{:,.1f}"),
+    "waiting_per_entry": ("waiting, not counted", "{:,.1f}"),
+    "per_pass": ("per pass", "{:,.0f}"),
+    "per_process": ("per process", "{:,.0f}"),
+    "visited_per_pass": ("entries visited per pass", "{:,.0f}"),
+    "read_share": ("of the entries read", "{:.1%}"),
+    "young_share": ("of these young", "{:.1%}"),
+    "share_of_full": ("of a full pass", "{:.1%}"),
+    "share_of_touched": ("of a pass over touched memory", "{:.1%}"),
+    "share": ("share of a CPU", "{:.2%}"),
+    "limit": ("scan_cpu_pct", "{:.0%}"),
+    "tolerance": ("tolerance", "{:.2%}"),
+}
+STUDY = Study(
+    name=NAME,
+    title="What the scanner costs",
+    what="Processes hold memory on the slow node and touch it in patterns.  The scanner is alone "
+    "on its CPU.  Counted are its kernel instructions, less those with kmmscand disabled.",
+    columns=tuple(Column(key, title, form) for key, (title, form) in FIGURES.items()),
+    minutes=6,
+    run=run,
+    groups=study.KMMSCAND,
+    arguments=arguments,
+    parts=(
+        ("By size: page-table entries", "size-"),
+        ("Mostly idle memory", "idle: "),
+        ("By number of processes", "processes-"),
+        ("Share of a CPU", "cpu: "),
     ),
-    (
-        "Mostly idle memory",
-        idle_table,
-        (
-            "Idle: after 16 passes with this pattern, over 16 more. The target is for the share "
-            "of a full pass over the same memory, with the same entries young and one more in each "
-            "page table, so that none can be skipped. The other full pass finds all entries young.",
-        ),
-    ),
-    (
-        "Processes",
-        process_table,
-        (
-            "Every page is touched. A round goes over the memory of all processes; the rounds "
-            "between in which none is due are part of its cost. The scan period is "
-            f"{SHARED_PERIOD_MS} ms here, so that each process comes to touch its pages.",
-        ),
-    ),
-    (
-        "Share of a CPU",
-        cpu_table,
-        (
-            "Run time of the thread by the scheduler (se.sum_exec_runtime; the kernel has no "
-            "schedstat) over the guest's time; 100 is no limit and shows what it would use. After "
-            "a round it sleeps to the end of the epoch, so the limit is not always used up.",
-            "Tolerance: what it can have used and not yet paid for by sleeping, one slice of 64 "
-            "page tables and what it owes below 20 ms, and a tick by which the figure can be late.",
-        ),
+    notes=(
+        "Where every page is touched, an entry visited is one of kmmscand_pte_young; elsewhere one "
+        "of kmmscand_pte_scanned.  Where nothing is touched, 15 of 16 page tables are skipped, so "
+        "there are few entries to divide by.",
+        "Waiting is for the acknowledgement of TLB flushes, for locks and for timers on another "
+        "CPU.  Its length depends on how the host schedules vCPUs.",
+        "A full pass has the same entries young as an idle one, and one more in each page table, "
+        "so that none can be skipped.",
+        f"Processes: the scan period is {SHARED_PERIOD_MS} ms, so that each comes to touch its "
+        "pages.",
+        "Share of a CPU: run time by the scheduler.  Tolerance: one slice of 64 page tables, what "
+        "is owed below 20 ms, and a tick.",
     ),
 )
-
-
-def notes(result: dict[str, Any]) -> list[str]:
-    """What a reader must know to use the tables."""
-    host, kernel = result["host"], result["kernel"]
-    moved = sum(
-        point["pgpromote_success"]
-        for case in result["cases"]
-        for name, point in case["points"].items()
-        if not name.startswith("limit-")
-    )
-    tuned = [" = ".join(line.split()[1:]) for line in SETTINGS]
-    return [
-        f"Emulated (TCG, {host['qemu']}), {host['cpus']} host CPUs. Instructions are "
-        "counted; they are no seconds of hardware, where cache misses decide. Iterations of rep "
-        "instructions are left out.",
-        f"Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-        f"{kernel['base_version']}.",
-        f"Tuned: {', '.join(tuned)}. No page can reach that score with the intervals "
-        f"that kmmscand chooses here: {moved} pages were promoted while costs were measured.",
-        "For the share of a CPU hot_threshold = 1, so that there is always something to scan; "
-        "1 MiB per second may be promoted meanwhile.",
-    ]
-
-
-def markdown(result: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    text = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        f"# {result['scenario']}",
-        "",
-        result["description"] + ".",
-        "",
-        f"Measured {result['date']} with `{result['command']}` in {result['seconds']:.0f} s.",
-        "",
-        *(f"- **Target missed:** {line}." for line in result["missed"]),
-        *(f"- **Failed check:** {line}." for line in result["failures"]),
-        *(
-            []
-            if result["missed"] or result["failures"]
-            else ["- All targets of these cases are met."]
-        ),
-        "",
-    ]
-    for title, table, remarks in TABLES:
-        rows = table(result["cases"])
-        if len(rows) > 1:
-            text += [f"## {title}", "", *report.markdown_rows(rows), ""]
-            text += [*(f"- {line}" for line in remarks), ""]
-        name, words, plot = PLOTS[table]
-        if plot(result["cases"]):
-            text += [f"![{words}]({name}.svg)", ""]
-    text += ["## How it was measured", "", *(f"- {line}" for line in notes(result)), ""]
-    return "\n".join(text)
-
-
-def size_svg(cases: Sequence[dict[str, Any]]) -> str:
-    """Instructions per entry visited over the size; empty where there is one size only."""
-    sized = [case for case in cases if case["name"].startswith("size-")]
-    sizes = sorted({case["size_mb"] for case in sized})
-    if len(sizes) < 2:
-        return ""
-    lines = []
-    for name, label in LINES.items():
-        values = [
-            (math.log2(case["size_mb"]), case["points"][name]["figures"]["per_entry"])
-            for case in sized
-        ]
-        lines.append((label, sorted(value for value in values if value[1] is not None)))
-    ends = (math.log2(sizes[0]), math.log2(sizes[-1]))
-    lines.append((f"target {PER_ENTRY:g}", [(end, PER_ENTRY) for end in ends]))
-    highest = max(value for _, line in lines for _, value in line)
-    step = next((s for s in (10, 20, 50, 100, 200) if highest / s <= 8), 500)
-    top = step * math.ceil(highest / step)
-    return report.chart(
-        "scanner: kernel instructions per page-table entry visited",
-        lines,
-        [(math.log2(size), f"{size} MiB") for size in sizes],
-        [(value, f"{value:g}") for value in range(0, top + 1, step)],
-        first=ends[0],
-        last=ends[1],
-        top_y=top,
-    )
-
-
-def idle_svg(cases: Sequence[dict[str, Any]]) -> str:
-    """Instructions of an idle pass and of full ones; empty without the case."""
-    labels = {
-        "idle": "1 % touched",
-        "full": "1 %, and a page of each 2 MiB",
-        "touched": "all touched",
-    }
-    found = [
-        (label, [per_pass / 1e6])
-        for case in cases
-        if "idle" in case["points"]
-        for name, label in labels.items()
-        if (per_pass := case["points"][name]["figures"]["per_pass"]) is not None
-    ]
-    if not found:
-        return ""
-    title = "scanner: an idle pass and full ones over the same memory"
-    return report.bars(title, ["million kernel instructions per pass"], found)
-
-
-def process_svg(cases: Sequence[dict[str, Any]]) -> str:
-    """Instructions per round and per process; empty where there is one number of them only."""
-    several = sorted(
-        (case["processes"], case["points"]["touched"]["figures"])
-        for case in cases
-        if case["name"].startswith("processes-")
-    )
-    lines = [
-        (label, [(math.log2(n), row[key] / 1e6) for n, row in several if row[key] is not None])
-        for key, label in (("per_pass", "round over all"), ("per_process", "per process"))
-    ]
-    highest = max((value for _, line in lines for _, value in line), default=0.0)
-    if len(several) < 2 or highest <= 0:
-        return ""
-    step = report.round_step(highest)
-    top = math.ceil(highest / step)
-    return report.chart(
-        "scanner: million kernel instructions for the same memory, over the number of processes",
-        lines,
-        [(math.log2(n), f"{n}") for n, _ in several],
-        [(n * step, f"{n * step:g}") for n in range(top + 1)],
-        first=math.log2(several[0][0]),
-        last=math.log2(several[-1][0]),
-        top_y=top * step,
-    )
-
-
-def cpu_svg(cases: Sequence[dict[str, Any]]) -> str:
-    """The scanner's share of a CPU over its limit; empty where there is one limit only."""
-    shares = sorted(
-        (figures["limit"], figures["share"])
-        for case in cases
-        for point in case["points"].values()
-        if "limit" in (figures := point.get("figures", {}))
-    )
-    if len(shares) < 2:
-        return ""
-    ends = (shares[0][0], shares[-1][0])
-    top = max(value for pair in shares for value in pair)
-    return report.chart(
-        "scanner: share of a CPU over scan_cpu_pct",
-        [("share of a CPU", shares), ("limit", [(end, end) for end in ends])],
-        [(limit, f"{100 * limit:g} %") for limit, _ in shares],
-        [(n / 5, f"{20 * n} %") for n in range(math.floor(5 * top) + 1)],
-        first=ends[0],
-        last=ends[1],
-        top_y=top,
-    )
-
-
-# Of each table: the plot's file, what it is, and who draws it.
-PLOTS = {
-    size_table: (NAME, "instructions per entry over size", size_svg),
-    idle_table: (f"{NAME}-idle", "instructions of an idle pass and of full ones", idle_svg),
-    process_table: (f"{NAME}-processes", "instructions over the number of processes", process_svg),
-    cpu_table: (f"{NAME}-cpu", "share of a CPU over its limit", cpu_svg),
-}
-
-
-def show(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
-    """The tables as plain text."""
-    for title, table, _ in TABLES:
-        rows = table(result["cases"])
-        if len(rows) > 1:
-            print(f"\n{title}\n", file=stream)
-            report.print_rows(rows, stream)
-    print(file=stream)
-    for line in result["missed"]:
-        print(f"  TARGET MISSED: {line}", file=stream)
-    for line in result["failures"]:
-        print(f"  FAILED CHECK: {line}", file=stream)
-
-
-def write(result: dict[str, Any], directory: Path) -> None:
-    """scanner.json, scanner.md and a plot of each kind of case that has something to draw."""
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(result, indent=1) + "\n"
-    (directory / f"{NAME}.json").write_text(text, encoding="utf-8")
-    (directory / f"{NAME}.md").write_text(markdown(result), encoding="utf-8")
-    for name, _, draw in PLOTS.values():
-        plot, path = draw(result["cases"]), directory / f"{name}.svg"
-        path.unlink(missing_ok=True)
-        if plot:
-            path.write_text(plot, encoding="utf-8")

@@ -9,15 +9,18 @@ measured elsewhere.  "ask" is what mm/tier/allow.c executes, without what it cal
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
 import sys
-from pathlib import Path
+import time
 from typing import Any
 
-from lab import build, cache, guest, instruments, programs, report, scenario, topology
+from lab import build, cache, guest, instruments, programs, scenario, topology
 from lab.errors import LabError
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 
 NAME = "policycost"
 POLICIES = ("none", "vma", "task", "threads")
@@ -58,34 +61,47 @@ def _count(policy: str) -> dict[str, Any]:
     return facts
 
 
-def table(rows: list[dict[str, Any]]) -> list[list[str]]:
-    """Header and a row for each policy."""
-    lines = [["policy", "pages", "promoted", "instructions a page", "to ask"]]
-    for row in rows:
-        counts = [f"{row[key]:,}" for key in ("pages", "moved")]
-        lines.append([row["policy"], *counts, f"{row['insn']:,.0f}", f"{row['ask']:,.0f}"])
-    return lines
-
-
-def policycost(save: Path) -> bool:
-    """Run all, print it, write save/policycost.md; True if nearly everything was promoted."""
-    rows = [_count(policy) for policy in POLICIES]
-    report.print_rows(table(rows), sys.stdout)
-    kernel = build.kernel("torture").describe()
-    lines = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        "# What it costs to ask memory policies",
-        "",
-        "Kernel instructions for a page that is promoted, in all and of `mm/tier/allow.c`. Every "
-        "policy here allows the promotion.",
-        "",
-        f"Measured with `{scenario.command_line(sys.argv)}`; one run each.",
-        "",
-        *report.markdown_rows(table(rows)),
-        "",
-        "- none: the process has never had a policy. threads: eight, each with one.",
-        f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}), emulated (TCG).",
-        "",
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each policy."""
+    return [
+        ledger.Run(
+            cell=row["policy"],
+            figures={key: row[key] for key in ("pages", "moved", "insn", "ask")},
+            kernel=facts["kernel"],
+            checks=[f"{row['moved']} of {row['pages']} pages were promoted"]
+            if row["moved"] < 0.9 * row["pages"]
+            else (),
+        )
+        for row in facts["rows"]
     ]
-    (save / f"{NAME}.md").write_text("\n".join(lines), encoding="utf-8")
-    return all(row["moved"] >= 0.9 * row["pages"] for row in rows)
+
+
+def measure(_args: argparse.Namespace) -> bool:
+    """Run all; True if nearly everything was promoted."""
+    began = time.time()
+    rows = [_count(policy) for policy in POLICIES]
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernel=build.kernel("torture").describe(),
+        rows=rows,
+    )
+    return study.finish(STUDY, facts, runs(facts))
+
+
+STUDY = Study(
+    name=NAME,
+    title="What it costs to ask memory policies",
+    what="The pages of one process are promoted through debugfs.  Its policy allows that: none, of "
+    "the VMA, of its only thread, or of eight threads.  Counted are kernel instructions a page.",
+    columns=(
+        Column("pages", "pages"),
+        Column("moved", "promoted"),
+        Column("insn", "instructions a page"),
+        Column("ask", "of these in mm/tier/allow.c"),
+    ),
+    minutes=2,
+    run=measure,
+    groups=study.KMMSCAND,
+    flavour="torture",
+)

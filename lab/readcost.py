@@ -14,17 +14,18 @@ never promoted.  Each is a boot of its own.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import shlex
 import shutil
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from lab import build, cache, guest, instruments, programs, report, scenario
-from lab.errors import LabError
+from lab import build, cache, guest, instruments, programs, scenario
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 from lab.scenario import Contender, Kernel, Machine, Measure, Process, Scenario
 
 NAME = "readcost"
@@ -126,17 +127,43 @@ def check(rows: dict[int, dict[str, Figures]]) -> list[str]:
     return failures
 
 
-def table(rows: dict[int, dict[str, Figures]]) -> list[list[str]]:
-    """Instructions per read, and how much more than the unmodified kernel's."""
-    lines = [["", *(f"read(2) of {buf_kb} KiB" for buf_kb in rows)]]
-    for name, label in LABELS.items():
-        cells = []
-        for row in rows.values():
-            base, value = per_read(row["base"]), per_read(row[name])
-            more = "" if name == "base" else f" ({value / base - 1:+.2%})"
-            cells.append(f"{value:,.1f}{more}")
-        lines.append([label, *cells])
-    return lines
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each size of reads and contender."""
+    found = []
+    for buf_kb, row in facts["rows"].items():
+        base = per_read(row["base"])
+        noise = abs(base - per_read(row["base-again"]))
+        for name, run in row.items():
+            flavour = next(c["kernel"] for c in facts["contenders"] if c["name"] == name)
+            goals = []
+            if name in ("off", "cache-off"):
+                more = per_read(run) / base - 1
+                goals.append(
+                    ledger.Goal(
+                        name=f"read(2) of {buf_kb} KiB, {LABELS[name]}",
+                        verdict=ledger.MET
+                        if abs(more) <= max(LIMIT, noise / base)
+                        else ledger.MISSED,
+                        value=round(more, 5),
+                        limit=LIMIT,
+                        text="more instructions than the unmodified kernel, as a share",
+                    )
+                )
+            found.append(
+                ledger.Run(
+                    cell=f"{buf_kb} KiB, {name}",
+                    figures={
+                        "per_read": per_read(run),
+                        "more": None if name == "base" else per_read(run) / base - 1,
+                        "touched": run["touched"],
+                        "reads": run["reads"],
+                    },
+                    kernel=facts["kernels"][flavour],
+                    goals=goals,
+                    checks=facts["failures"] if not found else (),
+                )
+            )
+    return found
 
 
 def _one(contender: Contender, buf_kb: int, kernel: Kernel, title: str) -> Figures:
@@ -168,8 +195,8 @@ def _one(contender: Contender, buf_kb: int, kernel: Kernel, title: str) -> Figur
     return figures(agent, instruments.read_insn(out / "insn.json"))
 
 
-def readcost(save: Path) -> bool:
-    """Run everything, print it, write it; True if nothing failed."""
+def measure(_args: argparse.Namespace) -> bool:
+    """Run everything; True if nothing failed."""
     began = time.time()
     kernels = {flavour: build.kernel(flavour) for flavour in ("base", "tiershift")}
     rows: dict[int, dict[str, Figures]] = {}
@@ -179,58 +206,34 @@ def readcost(save: Path) -> bool:
             title = f"read(2) of {buf_kb} KiB: {contender.name}"
             kernel = kernels[contender.kernel]
             rows[buf_kb][contender.name] = _one(contender, buf_kb, kernel, title)
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "host": scenario.host_info(),
-        "kernels": {name: kernel.describe() for name, kernel in kernels.items()},
-        "contenders": [dataclasses.asdict(contender) for contender in CONTENDERS],
-        "rows": rows,
-        "failures": check(rows),
-    }
-    report.print_rows(table(rows), sys.stdout)
-    for failure in facts["failures"]:
-        print("FAILED CHECK: " + failure)
-    for directory in (cache.sub("runs") / NAME, save):
-        text = json.dumps(facts, indent=1) + "\n"
-        (directory / f"{NAME}.json").write_text(text, encoding="utf-8")
-        (directory / f"{NAME}.md").write_text(markdown(facts), encoding="utf-8")
-    if facts["failures"]:
-        raise LabError("these figures do not count", "the FAILED CHECK lines above say why")
-    return True
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernels={name: kernel.describe() for name, kernel in kernels.items()},
+        contenders=[dataclasses.asdict(contender) for contender in CONTENDERS],
+        rows=rows,
+        failures=check(rows),
+    )
+    return study.finish(STUDY, facts, runs(facts))
 
 
-def markdown(facts: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    slow = {buf_kb: row["on-slow"] for buf_kb, row in facts["rows"].items()}
-    recorded = ", ".join(
-        f"{run['touched']:,} in {run['reads']:,} reads of {buf_kb} KiB"
-        for buf_kb, run in slow.items()
-    )
-    kernel = facts["kernels"]["tiershift"]
-    return "\n".join(
-        [
-            "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-            f"# {NAME}",
-            "",
-            "Kernel instructions of a read(2) from page cache, in the order of the file, without "
-            "interrupts and without the iterations of rep instructions, which copy the data.",
-            "",
-            f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
-            "",
-            *report.markdown_rows(table(facts["rows"])),
-            "",
-            *(f"- FAILED CHECK: {failure}" for failure in facts["failures"]),
-            f"- A file of {FILE_MB} MiB on ext2, read by one thread, that nobody maps; folios "
-            "are single pages.",
-            "- On: kmmscand enabled, page_cache 1; hot_threshold 9 and promote_rate_mbps 0, so "
-            "that nothing is promoted. What is on the slow node is recorded once in an epoch: "
-            f"{recorded}.",
-            f"- Emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs.",
-            f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-            f"{kernel['base_version']}, and the unmodified one with the same configuration.",
-            "",
-        ]
-    )
+STUDY = Study(
+    name=NAME,
+    title="What looking at page cache costs its readers",
+    what="One thread reads a file from page cache, in order.  Counted are kernel instructions of a "
+    "read(2), without interrupts and without the iterations of rep instructions that copy data.",
+    columns=(
+        Column("per_read", "instructions per read(2)", "{:,.1f}"),
+        Column("more", "more than the unmodified kernel", "{:+.2%}"),
+        Column("touched", "folios recorded"),
+        Column("reads", "reads"),
+    ),
+    minutes=3,
+    run=measure,
+    groups=study.KMMSCAND,
+    notes=(
+        f"The file has {FILE_MB} MiB on ext2 and is mapped nowhere.  Folios are single pages.",
+        "On: kmmscand enabled, page_cache 1, hot_threshold 9 and promote_rate_mbps 0, so that "
+        "nothing is promoted.",
+    ),
+)

@@ -16,12 +16,13 @@ Each run has its own boot.  Each seed has two runs without kmmscand, whose diffe
 the noise; "off" is their mean.  The three runs of a seed begin with another one each
 time.
 
-``--broken`` is the test of the test: on the debug kernel kmmscand takes bits and tells
+The study ``refault-broken`` is the test of the test: on the debug kernel kmmscand takes bits and tells
 nobody, and the result must get worse than with an intact kmmscand.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import math
@@ -30,22 +31,19 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from lab import build, cache, guest, programs, report, scenario
+from lab import build, cache, guest, programs, scenario
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 from lab.scenario import Contender, Kernel, Machine, Measure, Process, Scenario
 
 LIMIT = 0.02  # what the criterion allows
 LEAST = 5000  # refaults of each kind in a run, or reclaim had too little to do
 PAGES_PER_MB = 256
-COMPARED = {
-    "refaults": "Refaults",
-    "swapins": "Swap-ins",
-    "workingset": "workingset_refault, not judged",
-}
+COMPARED = ("refaults", "swapins", "workingset")
 JUDGED = ("refaults", "swapins")
 
 LRUS = {"mglru": "7", "classic": "0"}
@@ -287,10 +285,15 @@ def _one(
     return figures(scenario.agent_results(out, result.exit_code, title))
 
 
-def refault(seeds: int | None, lru: str, broken: bool, save: Path) -> bool:
-    """Run everything, print it, write it; True if the criterion holds."""
+def name_of(lru: str, *, broken: bool) -> str:
+    """The study's name."""
+    return NAME + ("-classic" if lru == "classic" else "") + ("-broken" if broken else "")
+
+
+def measure(lru: str, args: argparse.Namespace, *, broken: bool = False) -> bool:
+    """Run everything; True if the criterion holds."""
     setup = BROKEN if broken else SETUP
-    seeds = seeds or setup.seeds
+    seeds = args.seeds or setup.seeds
     kernel = build.kernel(setup.kernel)
     began = time.time()
     rows: list[Row] = []
@@ -303,30 +306,24 @@ def refault(seeds: int | None, lru: str, broken: bool, save: Path) -> bool:
             row[contender.name] = _one(setup, contender, kernel, lru, seed, title)
         rows.append({contender.name: row[contender.name] for contender in setup.contenders})
     slow_pages = setup.slow_mb * PAGES_PER_MB
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "host": scenario.host_info(),
-        "kernel": kernel.describe(),
-        "setup": dataclasses.asdict(setup),
-        "lru": lru,
-        "broken": broken,
-        "rows": rows,
-        "result": judge_broken(rows, slow_pages) if broken else judge(rows, slow_pages),
-    }
-    report.print_rows(table(rows), sys.stdout)
-    print("\n".join(["", *verdict(facts)]))
-    name = "refault" + ("-classic" if lru == "classic" else "") + ("-broken" if broken else "")
-    directories = [cache.sub("runs") / "refault", *([save] if seeds >= setup.seeds else [])]
-    for directory in directories:
-        write(name, facts, directory)
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernel=kernel.describe(),
+        setup=dataclasses.asdict(setup),
+        lru=lru,
+        broken=broken,
+        rows=rows,
+        result=judge_broken(rows, slow_pages) if broken else judge(rows, slow_pages),
+    )
+    mine = next(one for one in studies() if one.name == name_of(lru, broken=broken))
+    study.finish(mine, facts, runs(facts), whole=seeds >= setup.seeds)
     return bool(facts["result"]["passed"])
 
 
-# --- showing ------------------------------------------------------------------
+# --- what is recorded --------------------------------------------------------------
 
+NAME = "refault"
 COLUMNS = {
     "refaults": "refaults",
     "swapins": "swap-ins",
@@ -338,132 +335,68 @@ COLUMNS = {
 }
 
 
-def table(rows: list[Row]) -> list[list[str]]:
-    """Each run of each seed, and the sums."""
-    lines = [["run", *COLUMNS.values()]]
-    sums = {name: {key: sum(row[name][key] for row in rows) for key in COLUMNS} for name in rows[0]}
-    for label, row in [*((f"seed {n}", row) for n, row in enumerate(rows, 1)), ("sum", sums)]:
-        for name, run in row.items():
-            lines.append([f"{label}: {name}", *(f"{run[key]:,}" for key in COLUMNS)])
-    return lines
-
-
-def verdict(facts: dict[str, Any]) -> list[str]:
-    """What the comparison says, line by line, and PASS or FAIL."""
-    result = facts["result"]
-    lines = []
-    for key, found in result["differences"].items():
-        each = ", ".join(f"{d:+.1%}" for d in found["each"])
-        line = (
-            f"{COMPARED[key]}: {'broken against on' if facts['broken'] else 'on against off'} "
-            f"{found['total']:+.2%} in sum; by seed {each}; mean {found['mean']:+.2%}"
-        )
-        if found["error"] is not None:
-            line += f" with a standard error of {found['error']:.2%}"
-        if not facts["broken"]:
-            again = ", ".join(f"{d:+.1%}" for d in found["noise_each"])
-            line += f". Two runs without kmmscand: {again}; noise (root mean square) "
-            line += f"{found['noise']:.2%}"
-        if not facts["broken"] and key in JUDGED:
-            line += ", so judged by the "
-            line += "mean and its error" if found["by_mean"] else "sum"
-            line += ": " + ("within" if found["passed"] else "NOT within") + f" {LIMIT:.0%}"
-        lines.append(line + ".")
-    lines += [f"Void: {reason}." for reason in result["void"]]
-    return [*lines, "PASS" if result["passed"] else "FAIL"]
-
-
-def markdown(name: str, facts: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    setup, kernel = facts["setup"], facts["kernel"]
-    asked = (
-        "kmmscand takes Accessed bits and tells nobody (fault_young). PASS: that is noticed, "
-        f"refaults or swap-ins are more than {LIMIT:.0%} above those with an intact kmmscand."
-        if facts["broken"]
-        else f"PASS: refaults and swap-ins with kmmscand on are within {LIMIT:.0%} of those with "
-        "it off."
-    )
-    return "\n".join(
-        [
-            "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-            f"# {name}",
-            "",
-            "What reclaim evicts too early, with kmmscand looking as often as it may and "
-            "promoting nothing.",
-            asked,
-            "",
-            f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
-            "",
-            *report.markdown_rows(table(facts["rows"])),
-            "",
-            *(f"- {line}" for line in verdict(facts)[:-1]),
-            "",
-            f"**{verdict(facts)[-1]}**",
-            "",
-            f"- Machine: fast {setup['fast_mb']} MiB with CPUs, slow {setup['slow_mb']} MiB; "
-            f"emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs. "
-            f"LRU: {facts['lru']}. Demotion on.",
-            f"- Job: {setup['ops']:,} page reads, Zipf, over {setup['anon_mb']} MiB of anonymous "
-            f"memory and {setup['file_mb']} MiB of a mapped block device; swap is zram.",
-            f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-            f"{kernel['base_version']}.",
-            *(
-                f"- {c['name']}: " + ", ".join(f"{k} = {v}" for k, v in c["settings"].items())
-                for c in setup["contenders"]
-                if c["settings"]
-            ),
-            "- Refaults are the job's major faults but for those that read a file page for the "
-            "first time. workingset_refault is the kernel's own count, and is not judged: with "
-            "MGLRU it leaves out what comes back on another node than it was evicted from.",
-            "",
-            *([f"![each run by seed]({name}.svg)", ""] if svg(facts["rows"]) else []),
-        ]
-    )
-
-
-def svg(rows: list[Row]) -> str:
-    """What is judged, each run of each seed against what it is compared with; empty for one seed.
-
-    Lines of the grid are LIMIT apart, or a multiple of it.
-    """
-    if len(rows) < 2:
-        return ""
-    base = [name for name in rows[0] if name.startswith("off")] or ["on"]
-    plots = []
-    for key in JUDGED:
-        lines = []
-        for name in rows[0]:
-            found = difference(rows, key, name, tuple(base))
-            lines.append((name, [(float(n), d) for n, d in enumerate(found.each, 1)]))
-        worst = max(abs(d) for _, line in lines for _, d in line)
-        step = LIMIT * max(1, math.ceil(worst / LIMIT / 4))
-        steps = max(2, math.ceil(worst / step))
-        plots.append(
-            report.chart(
-                f"{COMPARED[key]}, against {'the mean of ' if len(base) > 1 else ''}"
-                f"{' and '.join(base)} of the same seed, by seed",
-                lines,
-                [(float(n), f"{n}") for n in range(1, len(rows) + 1)],
-                [
-                    (n * step, f"{100 * n * step:+g} %" if n else "0 %")
-                    for n in range(-steps, steps + 1)
-                ],
-                first=1.0,
-                last=float(len(rows)),
-                top_y=steps * step,
-                low_y=-steps * step,
+def _goals(facts: dict[str, Any]) -> list[ledger.Goal]:
+    goals = []
+    for key, found in facts["result"]["differences"].items():
+        if facts["broken"]:
+            verdict = ledger.MET if found["total"] > LIMIT else ledger.MISSED
+            text = "more than with an intact kmmscand, as a share; must be above the limit of one"
+            if key not in JUDGED:
+                continue
+        else:
+            if key not in JUDGED:
+                continue
+            verdict = ledger.MET if found["passed"] else ledger.MISSED
+            noise = f"equal runs differ by {found['noise']:.2%}"
+            text = f"more than with kmmscand off, as a share; either way; {noise}"
+        goals.append(
+            ledger.Goal(
+                name=COLUMNS[key],
+                verdict=verdict,
+                value=ledger.rounded(found["total"]),
+                limit=LIMIT,
+                text=text,
             )
         )
-    return report.stack(plots)
+    return goals
 
 
-def write(name: str, facts: dict[str, Any], directory: Path) -> None:
-    """NAME.json, NAME.md and, where there are several seeds, NAME.svg."""
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(facts, indent=1) + "\n"
-    (directory / f"{name}.json").write_text(text, encoding="utf-8")
-    (directory / f"{name}.md").write_text(markdown(name, facts), encoding="utf-8")
-    plot, path = svg(facts["rows"]), directory / f"{name}.svg"
-    path.unlink(missing_ok=True)
-    if plot:
-        path.write_text(plot, encoding="utf-8")
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each seed and contender."""
+    return [
+        ledger.Run(
+            cell=name,
+            turn=seed,
+            figures={key: run[key] for key in COLUMNS},
+            kernel=facts["kernel"],
+            goals=_goals(facts) if seed == 1 and number == 0 else (),
+            checks=facts["result"]["void"] if seed == 1 and number == 0 else (),
+        )
+        for seed, row in enumerate(facts["rows"], 1)
+        for number, (name, run) in enumerate(row.items())
+    ]
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--seeds", type=int, help="fewer than usual: nothing is recorded")
+
+
+def studies() -> Iterator[Study]:
+    """With MGLRU, without, and with a kmmscand that steals Accessed bits."""
+    for lru, broken, title in (
+        ("mglru", False, "Refaults with kmmscand on and off"),
+        ("classic", False, "Refaults with kmmscand on and off, MGLRU disabled"),
+        ("mglru", True, "Refaults with a kmmscand that steals Accessed bits"),
+    ):
+        yield Study(
+            name=name_of(lru, broken=broken),
+            title=title,
+            what="A process reads more memory and files than both nodes have.  kmmscand scans as "
+            "often as it may and promotes nothing.  Counted are what comes back from swap and file.",
+            columns=tuple(Column(key, text) for key, text in COLUMNS.items()),
+            minutes=17 if not broken else 20,
+            run=lambda args, lru=lru, broken=broken: measure(lru, args, broken=broken),
+            groups=study.KMMSCAND,
+            arguments=arguments,
+            flavour="debug" if broken else "tiershift",
+        )

@@ -10,22 +10,25 @@ one side of the goal.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import math
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from lab import build, cache, metrics, report, scenario
+from lab import build, cache, metrics, scenario
 from lab.errors import LabError
 from lab.kept import Kept
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 
 TIMES = 5
+REPEATED = ("hotcold-4k", "zipf-4k", "uniform", "hotcold-4g")
 MODES = ("none", "numab2", "tiershift")
 OURS, RIVAL = "tiershift", "numab2"
 EARLY_S = 2.0
@@ -115,9 +118,9 @@ def verdict(found: Ratio, limit: float) -> str:
 # --- running ------------------------------------------------------------------
 
 
-def repeats(name: str, times: int, save: Path | None, *, resume: bool) -> None:
-    """Run everything, print it, write it."""
-    if times < 2:
+def measure(name: str, args: argparse.Namespace) -> bool:
+    """Run all turns of a scenario."""
+    if args.times < 2:
         raise LabError("one turn tells nothing of how runs differ", "use --times 2 or more")
     spec = scenario.load(name)
     chosen = [
@@ -130,31 +133,23 @@ def repeats(name: str, times: int, save: Path | None, *, resume: bool) -> None:
             "hotcold-4k does",
         )
     kernels = {flavour: build.kernel(flavour) for flavour in ("base", "tiershift")}
-    kept = Kept("repeats", resume=resume)
+    kept = Kept("repeats", resume=args.resume)
     began = time.time()
     turns: list[Turn] = []
-    for number in range(1, times + 1):
-        print(f"turn {number} of {times}", file=sys.stderr)
+    for number in range(1, args.times + 1):
+        print(f"turn {number} of {args.times}", file=sys.stderr)
         parts = [name, json.dumps(dataclasses.asdict(spec)), str(number)]
         parts += [kernel.key for kernel in kernels.values()]
         turns.append(kept.get(parts, lambda: _turn(spec, [str(c) for c in chosen])))
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "scenario": name,
-        "description": spec.description,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "resumed": kept.resumed,
-        "host": scenario.host_info(),
-        "kernels": [kernel.describe() for kernel in kernels.values()],
-        "turns": turns,
-    }
-    report.print_rows(table(turns), sys.stdout)
-    report.print_rows(goal_table(turns), sys.stdout)
-    for directory in (cache.sub("runs") / "repeats", save):
-        if directory:
-            write(facts, directory)
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        resumed=kept.resumed,
+        kernels=[kernel.describe() for kernel in kernels.values()],
+        turns=turns,
+    )
+    mine = next(one for one in studies() if one.name == f"repeats-{name}")
+    return study.finish(mine, facts, runs(facts), whole=args.times >= TIMES)
 
 
 def _turn(spec: scenario.Scenario, contenders: list[str]) -> Turn:
@@ -170,118 +165,81 @@ def _turn(spec: scenario.Scenario, contenders: list[str]) -> Turn:
     return figures(result)
 
 
-# --- showing ------------------------------------------------------------------
+# --- what is recorded --------------------------------------------------------------
 
 
-def _cell(values: Sequence[float | None], form: str) -> str:
-    """Mean, and the lowest and the highest value."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    low, high = form.format(min(known)), form.format(max(known))
-    some = "" if len(known) == len(values) else f", of {len(known)}"
-    return f"{form.format(statistics.fmean(known))} ({low} to {high}{some})"
-
-
-def table(turns: Sequence[Turn]) -> list[list[str]]:
-    """Each figure of both: mean, lowest and highest."""
-    rows = [["mean (lowest to highest)", RIVAL, OURS]]
-    for key, (title, form) in SHOWN.items():
-        rows.append(
-            [title, *(_cell([turn[mode][key] for turn in turns], form) for mode in (RIVAL, OURS))]
-        )
-    return rows
-
-
-def goal_table(turns: Sequence[Turn]) -> list[list[str]]:
-    """Ours as a share of NUMA balancing's, and what that means."""
-    rows = [[f"{OURS} / {RIVAL}", "mean", "standard error", "goal: at most", "", "by turn"]]
+def _goals(turns: Sequence[Turn]) -> list[ledger.Goal]:
+    found = []
     for goal in GOALS:
-        found = ratio(turns, goal.key)
-        rows.append(
-            [
-                goal.title,
-                *("-" if v is None else f"{v:.3f}" for v in (found.mean, found.error)),
-                f"{goal.limit:g}",
-                verdict(found, goal.limit),
-                " ".join("-" if v is None else f"{v:.3f}" for v in found.each),
-            ]
+        of_turns = ratio(turns, goal.key)
+        if of_turns.mean is None or of_turns.error is None:
+            continue
+        found.append(
+            ledger.Goal(
+                name=goal.title,
+                verdict=_seen(turns, goal, verdict(of_turns, goal.limit)),
+                value=ledger.rounded(of_turns.mean),
+                limit=ledger.rounded(goal.limit),
+                text=f"of NUMA balancing's; standard error {of_turns.error:.3f}",
+            )
         )
-    return rows
+    return found
 
 
-def markdown(facts: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    turns, name = facts["turns"], f"repeats-{facts['scenario']}"
-    return "\n".join(
-        [
-            "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-            f"# {name}",
-            "",
-            f"{facts['description']}: {len(turns)} turns of no tiering, NUMA balancing and "
-            "tiershift.",
-            "",
-            f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s"
-            + (f", {facts['resumed']} turns before." if facts["resumed"] else "."),
-            "",
-            *report.markdown_rows(table(turns)),
-            "",
-            *report.markdown_rows(goal_table(turns)),
-            "",
-            f"- A goal is met or missed if {ERRORS:g} standard errors lie between it and the mean "
-            "of all turns; else it is not certain.",
-            f"- A time to 90 % is that of the ratio over the {metrics.SMOOTH_S:g} s before, so "
-            f"none is below {metrics.SMOOTH_S:g} s. While a page fault promotes a page its "
-            "application does not access memory: a ratio that rises at once may be one of few "
-            "accesses, which the second row shows.",
-            "- Instructions are those beyond what the same operations take without tiering in the "
-            "same turn. Emulated: they are no seconds of hardware, and times depend on how the "
-            "host schedules vCPUs.",
-            f"- Emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs.",
-            *(
-                f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-                f"{kernel['base_version']}."
-                for kernel in facts["kernels"]
+def _seen(turns: Sequence[Turn], goal: Goal, found: str) -> str:
+    """The verdict of a goal, or that the instrument or the noise hides it.
+
+    A time to 90 % is that of the ratio over SMOOTH_S, so no time is below that.
+    """
+    if goal.key == "t90_best_s":
+        theirs = [turn[RIVAL][goal.key] for turn in turns]
+        if any(time is not None and goal.limit * time < metrics.SMOOTH_S for time in theirs):
+            return ledger.UNSEEN
+    return {"met": ledger.MET, "MISSED": ledger.MISSED}.get(found, ledger.UNSEEN)
+
+
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each mode in each turn; the goals are those of all turns."""
+    kernels = {kernel["flavour"]: kernel for kernel in facts["kernels"]}
+    return [
+        ledger.Run(
+            cell=mode,
+            turn=number,
+            figures=turn[mode],
+            kernel=kernels["tiershift" if mode == OURS else "base"],
+            goals=_goals(facts["turns"]) if mode == OURS and number == 1 else (),
+        )
+        for number, turn in enumerate(facts["turns"], 1)
+        for mode in MODES
+    ]
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--times", type=int, default=TIMES)
+    study.add_resume(command)
+
+
+def studies() -> Iterator[Study]:
+    """One for each scenario that is repeated."""
+    for name in REPEATED:
+        item = scenario.load(name)
+        yield Study(
+            name=f"repeats-{name}",
+            title=f"{name}, the same comparison {TIMES} times",
+            what=f"{item.description}.  No tiering, NUMA balancing and tiershift run in turns.  A "
+            "goal is for tiershift's figure divided by NUMA balancing's of the same turn.",
+            columns=tuple(Column(key, title, form) for key, (title, form) in SHOWN.items()),
+            minutes=TIMES * len(MODES) * item.measure.expected_s / 60,
+            run=lambda args, name=name: measure(name, args),
+            groups=study.KMMSCAND,
+            arguments=arguments,
+            notes=(
+                f"A goal is met or missed if {ERRORS:g} standard errors lie between it and the "
+                "mean.  Else it cannot be seen.",
+                f"A time to 90 % is that of the ratio over the {metrics.SMOOTH_S:g} s before, so "
+                f"none is below {metrics.SMOOTH_S:g} s.  While a page fault promotes a page its "
+                "application does not access memory.",
+                "Instructions are those beyond what the same operations take without tiering in "
+                "the same turn.",
             ),
-            "",
-            f"![ratios by turn]({name}.svg)",
-            "",
-        ]
-    )
-
-
-def svg(facts: dict[str, Any]) -> str:
-    """What each turn gives, as a share of what the goal allows."""
-    turns = facts["turns"]
-    lines = []
-    for goal in GOALS:
-        each = ratio(turns, goal.key).each
-        points = [(float(n), v / goal.limit) for n, v in enumerate(each, 1) if v is not None]
-        lines.append((goal.key, points))
-    values = [v for _, line in lines for _, v in line]
-    step = report.round_step(max([1.0, *values]))
-    top = step * math.ceil(max([1.0, *values]) / step)
-    low = step * math.floor(min([0.0, *values]) / step)
-    ticks = range(round(low / step), round(top / step) + 1)
-    return report.chart(
-        f"{facts['scenario']}: {OURS} / {RIVAL}, as a share of what the goal allows, by turn",
-        lines,
-        [(float(n), f"{n}") for n in range(1, len(turns) + 1)],
-        [(n * step, f"{n * step:g}") for n in ticks],
-        first=1.0,
-        last=float(len(turns)),
-        top_y=top,
-        low_y=low,
-    )
-
-
-def write(facts: dict[str, Any], directory: Path) -> None:
-    """repeats-SCENARIO.json, .md and .svg."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for kind, text in (
-        ("json", json.dumps(facts, indent=1) + "\n"),
-        ("md", markdown(facts)),
-        ("svg", svg(facts)),
-    ):
-        path = directory / f"repeats-{facts['scenario']}.{kind}"
-        path.write_text(text, encoding="utf-8")
+        )

@@ -3,24 +3,25 @@
 
 The selftest kmmscand_control_test runs groups that have more hot pages than memory.tier.max
 allows on fast nodes, waits until no more are promoted, and counts them.  Here it runs some
-times, on the kernel that is measured, and what it prints becomes a table: pages on the fast
-node, and how many may be there.
+times, on the kernel that is measured. What counts is what it prints: pages on the fast node, and
+how many may be there.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import re
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from lab import build, cache, ktap, report, scenario, selftests, topology
-from lab.errors import LabError
+from lab import build, cache, ktap, scenario, selftests, topology
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 from lab.selftests import Program
 
 NAME = "shares"
+DIRECTORY = "tier"  # below tools/testing/selftests
 PROGRAM = "kmmscand_control_test"
 RUNS = 3
 # Beyond the limit, for each CPU: pages that wait in batches to be put on a list, and updates
@@ -66,34 +67,37 @@ def check(logs: dict[str, list[Log]]) -> list[str]:
     return failures
 
 
-def limit_table(logs: dict[str, list[Log]]) -> list[list[str]]:
-    """Limits, and how many pages have been promoted under them in each run."""
-    runs = len(next(iter(logs.values())))
-    rows = [["", "at most", *(f"run {nr}" for nr in range(1, runs + 1))]]
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each group that was limited, in each turn."""
+    found = []
     for test, title in LIMITS.items():
-        limits: list[list[int]] = next((log["limits"] for log in logs[test] if log["limits"]), [])
-        for place, (_pages, limit) in enumerate(limits):
-            cells = [
-                f"{log['limits'][place][0]:,}" if place < len(log["limits"]) else "-"
-                for log in logs[test]
-            ]
-            rows.append([title, f"{limit:,}", *cells])
-    return rows
+        for turn, log in enumerate(facts["logs"][test], 1):
+            for place, (pages, limit) in enumerate(log["limits"]):
+                found.append(
+                    ledger.Run(
+                        cell=f"{test}, {title}, {place + 1}",
+                        turn=turn,
+                        figures={"pages": pages, "limit": limit},
+                        kernel=facts["kernel"],
+                        checks=facts["failures"] if not found else (),
+                    )
+                )
+    return found
 
 
-def measure(runs: int, save: Path | None) -> bool:
-    """Run everything, print it, write it; True if nothing failed."""
+def measure(args: argparse.Namespace) -> bool:
+    """Run everything; True if nothing failed."""
     began = time.time()
     kernel = build.kernel("tiershift")
     wanted = tuple(
         Program(PROGRAM, test, timeout_s=150, label=f"{test}-{number}")
-        for number in range(1, runs + 1)
+        for number in range(1, args.runs + 1)
         for test in LIMITS
     )
     out = cache.sub("runs") / NAME
     selftests.run_programs(
         kernel,
-        selftests.programs(kernel, "tier"),
+        selftests.programs(kernel, DIRECTORY),
         wanted,
         topology.load("two-tier", fast_mb=512, slow_mb=512),
         out,
@@ -105,55 +109,36 @@ def measure(runs: int, save: Path | None) -> bool:
                 (out / f"{test}-{number}.log").read_text(errors="replace"),
                 int((out / f"{test}-{number}.code").read_text()),
             )
-            for number in range(1, runs + 1)
+            for number in range(1, args.runs + 1)
         ]
         for test in LIMITS
     }
-    facts: dict[str, Any] = {
-        "schema": 2,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "host": scenario.host_info(),
-        "kernel": kernel.describe(),
-        "logs": logs,
-        "failures": check(logs),
-    }
-    report.print_rows(limit_table(logs), sys.stdout)
-    for failure in facts["failures"]:
-        print("FAILED CHECK: " + failure)
-    for directory in (out, save):
-        if directory:
-            text = json.dumps(facts, indent=1) + "\n"
-            (directory / f"{NAME}.json").write_text(text, encoding="utf-8")
-            (directory / f"{NAME}.md").write_text(markdown(facts), encoding="utf-8")
-    if facts["failures"]:
-        raise LabError("these figures do not count", "the FAILED CHECK lines above say why")
-    return True
-
-
-def markdown(facts: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    kernel, logs = facts["kernel"], facts["logs"]
-    return "\n".join(
-        [
-            "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-            f"# {NAME}",
-            "",
-            "How many pages of a memory control group are promoted under memory.tier.max.",
-            "",
-            f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
-            "",
-            *report.markdown_rows(limit_table(logs)),
-            "",
-            *(f"- FAILED CHECK: {failure}" for failure in facts["failures"]),
-            f"- By `{PROGRAM}` of tools/testing/selftests/tier: each group has a process that "
-            "keeps 8 MiB of slow memory hot.",
-            "- A limit may be exceeded by what the statistics do not know yet: "
-            f"{LATE * CPUS} pages.",
-            f"- Emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs.",
-            f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-            f"{kernel['base_version']}.",
-            "",
-        ]
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernel=kernel.describe(),
+        logs=logs,
+        failures=check(logs),
     )
+    return study.finish(STUDY, facts, runs(facts), whole=args.runs >= RUNS)
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--runs", type=int, default=RUNS)
+
+
+STUDY = Study(
+    name=NAME,
+    title="Pages of a group that are promoted under memory.tier.max",
+    what="Each group has a process that keeps 8 MiB of slow memory hot.  Counted are the group's "
+    "pages on the fast node when no more are promoted.",
+    columns=(Column("pages", "pages on the fast node"), Column("limit", "at most")),
+    minutes=2,
+    run=measure,
+    groups=study.KMMSCAND,
+    arguments=arguments,
+    notes=(
+        "A limit may be exceeded by what the statistics do not know yet: "
+        f"{LATE * CPUS} pages on {CPUS} CPUs.",
+    ),
+)

@@ -8,15 +8,15 @@ fragmented, and idle.
 
 from __future__ import annotations
 
-import json
+import argparse
 import re
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from lab import build, cache, report, scenario, selftests, topology
-from lab.errors import LabError
+from lab import build, cache, scenario, selftests, topology
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 from lab.selftests import Program
 
 NAME = "thp"
@@ -25,7 +25,7 @@ PROGRAMS = (
     Program("kmmscand_edge_test", "mthp", timeout_s=300),
 )
 HUGE_KB = 2048
-HEADER = ["folio size", "fast node", "pages", "folios before", "after", "promoted", "of pages"]
+DIRECTORY = "tier"  # below tools/testing/selftests
 
 _HUGE = re.compile(
     r"^# huge: (\d+) of (\d+) hot and (\d+) of (\d+) cold pages promoted.*\n"
@@ -71,62 +71,52 @@ def check(rows: list[Row], cases: dict[str, list[Any]]) -> list[str]:
     return failures
 
 
-def table(rows: list[Row]) -> list[list[str]]:
-    """Header and a row for each size and state of the fast node."""
-    lines = [HEADER]
-    for row in rows:
-        counts = [f"{row[key]:,}" for key in COUNTS]
-        lines.append([f"{row['size_kb']} KiB", row["node"], row["heat"], *counts])
-    return lines
-
-
-def markdown(facts: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    kernel = facts["kernel"]
-    lines = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        "# Huge mappings and large folios",
-        "",
-        "Folios of each size before and after kmmscand has promoted what is hot. None may be "
-        "split, whether the fast node is idle, full, or has room but no large blocks.",
-        "",
-        f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
-        "",
-        *report.markdown_rows(table(facts["rows"])),
-        "",
-        *(f"- FAILED CHECK: {failure}" for failure in facts["failures"]),
-        "- Promoted: pages on the fast node at that moment. Up to 1 MiB the same folios are hot "
-        "in each state, one after the other: full, fragmented, idle.",
-        "- Counted by the selftests `kmmscand_test` (huge) and `kmmscand_edge_test` (mthp).",
-        f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-        f"{kernel['base_version']}; emulated (TCG, {facts['host']['qemu']}).",
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each size, state of the fast node, and heat."""
+    return [
+        ledger.Run(
+            cell=f"{row['size_kb']} KiB, {row['node']}, {row['heat']}",
+            figures={key: row[key] for key in COUNTS},
+            kernel=facts["kernel"],
+            checks=facts["failures"] if number == 0 else (),
+        )
+        for number, row in enumerate(facts["rows"])
     ]
-    return "\n".join([*lines, ""])
 
 
-def thp(save: Path) -> bool:
-    """Run both selftests, write save/thp.json and thp.md; True if no folio was split."""
+def measure(_args: argparse.Namespace) -> bool:
+    """Run both selftests; True if no folio was split."""
     began = time.time()
     kernel = build.kernel("tiershift")
     out = cache.sub("runs") / NAME
-    built = selftests.programs(kernel, "tier")
+    built = selftests.programs(kernel, DIRECTORY)
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(kernel, built, PROGRAMS, machine, out, prepare="true")
     logs = [(out / f"{program.key}.log").read_text(errors="replace") for program in PROGRAMS]
     rows = rows_of("\n".join(logs))
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "host": scenario.host_info(),
-        "kernel": kernel.describe(),
-        "rows": rows,
-        "failures": check(rows, cases),
-    }
-    report.print_rows(table(rows), sys.stdout)
-    (save / f"{NAME}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    (save / f"{NAME}.md").write_text(markdown(facts), encoding="utf-8")
-    if facts["failures"]:
-        raise LabError("folios changed, or were not counted", "; ".join(facts["failures"]))
-    return True
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernel=kernel.describe(),
+        rows=rows,
+        failures=check(rows, cases),
+    )
+    return study.finish(STUDY, facts, runs(facts))
+
+
+STUDY = Study(
+    name=NAME,
+    title="Large folios before and after promotion",
+    what="Folios of each size are made hot on the slow node.  The fast node is full, then "
+    "fragmented, then idle.  Counted are folios before and after, and base pages promoted.",
+    columns=(
+        Column("before", "folios before"),
+        Column("after", "folios after"),
+        Column("promoted", "pages promoted"),
+        Column("pages", "of pages"),
+    ),
+    minutes=1,
+    run=measure,
+    groups=study.KMMSCAND,
+    notes=("Counted by the selftests kmmscand_test (huge) and kmmscand_edge_test (mthp).",),
+)

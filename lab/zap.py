@@ -14,6 +14,7 @@ for threads that unmap at once, on eight CPUs.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shlex
@@ -25,8 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import build, cache, guest, instruments, programs, report, scenario, topology
+from lab import build, cache, guest, instruments, programs, scenario, topology
 from lab.errors import LabError
+from lab.results import ledger, study
+from lab.results.study import Column, Study
 
 NAME = "zap"
 ENABLED = "/sys/kernel/mm/zap_batch/enabled"
@@ -256,136 +259,97 @@ def counts(table: instruments.InsnTable) -> dict[str, float]:
     }
 
 
-def _worse(what: str, row: Row) -> list[str]:
-    """Holds and stretches that are longer than the base's, in a row of waits."""
-    return [
-        f"{what}, {key}: {row['on'][key]:.0f} instructions, base {row['base'][key]:.0f}"
-        for key in (*LOCKS, STRETCH)
-        if row["on"][key] > WAIT_LIMIT * row["base"][key]
-    ]
-
-
-def judge(rows: Rows, counted: dict[str, dict[str, float]], waited: Mapping[str, Row]) -> list[str]:
-    """Goals that are missed."""
-    missed = [text for what, row in waited.items() for text in _worse(what, row)]
-    for case in CASES:
-        row = rows[case.label]
-        ratio = row["on"] / row["base"]
-        if ratio > case.most:
-            missed.append(f"{case.label}: {ratio:.3f} of base, at most {case.most}")
-    for what in ("insn", "locked"):
-        off = counted["off"][what] / counted["base"][what]
-        if off > 1 + OFF_LIMIT:
-            missed.append(f"off: {off:.3f} of base's {what}")
-    if counted["on"]["locked"] > 3.75:
-        missed.append(f"{counted['on']['locked']:.2f} locked operations, at most 3.75")
-    share = counted["on"]["statistics"] / counted["base"]["statistics"]
-    if share > 0.2:
-        missed.append(f"statistics: {share:.2f} of base's, at most 0.2")
-    return missed
-
-
-def table(rows: Rows) -> list[list[str]]:
-    """Header and a row for each case."""
-    lines = [["case", *(f"{mode.label} (ms)" for mode in MODES.values()), "on / base", "goal"]]
-    for case in CASES:
-        row = rows[case.label]
-        lines.append(
-            [
-                f"{case.label}, {case.size_mb} MiB",
-                *(f"{row[name]:.2f}" if name in row else "" for name in MODES),
-                f"{row['on'] / row['base']:.3f}",
-                f"{case.most:.2f}",
-            ]
-        )
-    return lines
-
-
-def count_table(counted: dict[str, dict[str, float]]) -> list[list[str]]:
-    """Header and a row for each mode that was counted."""
-    lines = [["munmap, 4 KiB, per page", "instructions", "locked operations", "for statistics"]]
-    for name, found in counted.items():
-        lines.append(
-            [
-                MODES[name].label,
-                f"{found['insn']:.0f}",
-                f"{found['locked']:.2f}",
-                f"{found['statistics']:.0f}",
-            ]
-        )
-    return lines
-
-
-def wait_table(waited: Mapping[str, Row]) -> list[list[str]]:
-    """Header, and for each case the longest waits of the base and of ours."""
-    keys = (*LOCKS, STRETCH)
-    lines = [["longest, in instructions", *(f"{key}, base / ours" for key in keys)]]
-    for what, row in waited.items():
-        cells = [f"{row['base'][key]:.0f} / {row['on'][key]:.0f}" for key in keys]
-        lines.append([what, *cells])
-    return lines
-
-
-def thread_table(threads: Mapping[str, Row]) -> list[list[str]]:
-    """Header, and for each number of threads what the base and ours do."""
-    keys = ("locked", *LOCKS)
-    names = ("locked operations per page", *(f"longest hold, {key}" for key in LOCKS))
-    lines = [["threads", *(f"{name}, base / ours" for name in names)]]
-    for number, row in threads.items():
-        cells = [
-            " / ".join(f"{row[mode][key]:.{2 if key == 'locked' else 0}f}" for mode in WAIT_MODES)
-            for key in keys
-        ]
-        lines.append([number, *cells])
-    return lines
-
-
-def markdown(facts: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    kernel = facts["kernels"]["tiershift"]
-    return "\n".join(
-        [
-            "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-            "# Unmapping",
-            "",
-            "Time of unmapping, in virtual milliseconds: the number of kernel instructions on one "
-            "CPU under emulation, not hardware time.",
-            "",
-            f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s.",
-            "",
-            *report.markdown_rows(table(facts["rows"])),
-            "",
-            *report.markdown_rows(count_table(facts["counted"])),
-            "",
-            *report.markdown_rows(wait_table(facts["waits"])),
-            "",
-            *report.markdown_rows(thread_table(facts["threads"])),
-            "",
-            *(f"- MISSED: {text}" for text in facts["missed"]),
-            "- The unmodified kernel batches large folios already. With that off, each PTE of one "
-            "is zapped by itself; the seed series measured the same difference.",
-            "- nodes: pages on two nodes in turn. groups: shared pages charged to two groups in "
-            "turn. pieces: 64 KiB at a time. shell: 64 times fork, exit and wait. reclaim: "
-            "memory.reclaim of half of the page cache, clean and not mapped.",
-            "- Longest holds and stretches are of one CPU: munmap of 256 MiB of 4 KiB pages, or of "
-            "1 GiB of huge pages. Interrupts are not counted; each iteration of a string "
-            "instruction is. A stretch ends where cond_resched() is called, as on a kernel "
-            "without preemption. The per-CPU lists give back up to 2,016 pages under their lock, "
-            "with and without batched unmapping.",
-            "- threads: munmap of 256 MiB by so many threads at once, each its part, on 8 CPUs "
-            "that 2 cores emulate. Holds begin when waiting is over.",
-            f"- Emulated (TCG, {facts['host']['qemu']}); one run each, which icount makes exact. "
-            "From kernel to kernel free lists and RCU differ by some percent, so whether the "
-            "switch costs anything is judged by the counts.",
-            f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-            f"{kernel['base_version']}, and the unmodified one with the same configuration.",
-            "",
-        ]
+def _goal(name: str, value: float, limit: float, text: str) -> ledger.Goal:
+    met = value <= limit
+    return ledger.Goal(
+        name=name,
+        verdict=ledger.MET if met else ledger.MISSED,
+        value=ledger.rounded(value),
+        limit=limit,
+        text=text,
     )
 
 
-def zap(save: Path) -> bool:
-    """Run everything, print it, write save/zap.json and zap.md; True if no goal is missed."""
+def _count_goals(counted: Mapping[str, Mapping[str, float]]) -> list[ledger.Goal]:
+    on, off, base = counted["on"], counted["off"], counted["base"]
+    share = "as a share of the unmodified kernel's"
+    return [
+        *(
+            _goal(f"off, {what} a page", off[what] / base[what], 1 + OFF_LIMIT, share)
+            for what in ("insn", "locked")
+        ),
+        _goal("on, locked operations a page", on["locked"], 3.75, ""),
+        _goal("on, statistics", on["statistics"] / base["statistics"], 0.2, share),
+    ]
+
+
+def _wait_goals(what: str, row: Row) -> list[ledger.Goal]:
+    """None of the waits may be longer than the base's."""
+    return [
+        _goal(
+            f"{what}, longest {key}",
+            row["on"][key] / row["base"][key],
+            WAIT_LIMIT,
+            "as a share of the unmodified kernel's",
+        )
+        for key in (*LOCKS, STRETCH)
+        if row["base"][key]
+    ]
+
+
+def _pairs(row: Row, keys: Sequence[str]) -> dict[str, float]:
+    return {f"{key}, {mode}": row[mode][key] for key in keys for mode in WAIT_MODES}
+
+
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each case, each mode that was counted, and each longest wait."""
+    kernels = facts["kernels"]
+    found = []
+    for case in CASES:
+        row = facts["rows"][case.label]
+        ratio = row["on"] / row["base"]
+        found.append(
+            ledger.Run(
+                cell=f"time: {case.label}, {case.size_mb} MiB",
+                figures={**row, "of_base": ratio},
+                kernel=kernels["tiershift"],
+                goals=[
+                    _goal(case.label, ratio, case.most, "as a share of the unmodified kernel's")
+                ],
+            )
+        )
+    for name, row in facts["counted"].items():
+        found.append(
+            ledger.Run(
+                cell=f"counted: {MODES[name].label}",
+                figures=row,
+                kernel=kernels[MODES[name].kernel],
+                goals=_count_goals(facts["counted"]) if name == "on" else (),
+            )
+        )
+    keys = (*LOCKS, STRETCH)
+    found += [
+        ledger.Run(
+            cell=f"longest: {what}",
+            figures=_pairs(row, keys),
+            kernel=kernels["tiershift"],
+            goals=_wait_goals(what, row),
+        )
+        for what, row in facts["waits"].items()
+    ]
+    found += [
+        ledger.Run(
+            cell=f"threads: {number}",
+            figures=_pairs(row, ("locked", *LOCKS)),
+            kernel=kernels["tiershift"],
+        )
+        for number, row in facts["threads"].items()
+    ]
+    return found
+
+
+def measure(_args: argparse.Namespace) -> bool:
+    """Run everything; True if no check has failed."""
     began = time.time()
     rows: Rows = {case.label: {} for case in CASES}
     for name in MODES:
@@ -408,25 +372,66 @@ def zap(save: Path) -> bool:
     threads = {
         str(number): {name: _thread_row(name, number) for name in WAIT_MODES} for number in THREADS
     }
-    flavours = sorted({mode.kernel for mode in MODES.values()})
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "host": scenario.host_info(),
-        "kernels": {flavour: build.kernel(flavour).describe() for flavour in flavours},
-        "rows": rows,
-        "counted": counted,
-        "waits": waited,
-        "threads": threads,
-        "missed": judge(rows, counted, waited),
-    }
-    report.print_rows(table(rows), sys.stdout)
-    for lines in (count_table(counted), wait_table(waited), thread_table(threads)):
-        report.print_rows(lines, sys.stdout)
-    for text in facts["missed"]:
-        print("MISSED: " + text)
-    (save / f"{NAME}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    (save / f"{NAME}.md").write_text(markdown(facts), encoding="utf-8")
-    return not facts["missed"]
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernels={
+            flavour: build.kernel(flavour).describe()
+            for flavour in sorted({mode.kernel for mode in MODES.values()})
+        },
+        rows=rows,
+        counted=counted,
+        waits=waited,
+        threads=threads,
+    )
+    return study.finish(STUDY, facts, runs(facts))
+
+
+STUDY = Study(
+    name=NAME,
+    title="What unmapping costs",
+    what="Memory is unmapped in several ways on one CPU whose time is the number of instructions.  "
+    "The unmodified kernel batches large folios already; with that off each of their PTEs is "
+    "zapped by itself, which is what seed series 004 measured.",
+    columns=(
+        *(Column(name, f"{mode.label}, ms", "{:,.2f}") for name, mode in MODES.items()),
+        Column("of_base", "on / unmodified", "{:.3f}"),
+        Column("insn", "instructions a page"),
+        Column("locked", "locked operations a page", "{:.2f}"),
+        Column("statistics", "instructions for statistics a page"),
+        *(
+            Column(f"{key}, {mode}", f"{key}, {MODES[mode].label}", form)
+            for key, form in (
+                ("locked", "{:.2f}"),
+                *((lock, "{:,.0f}") for lock in LOCKS),
+                (STRETCH, "{:,.0f}"),
+            )
+            for mode in WAIT_MODES
+        ),
+    ),
+    minutes=12,
+    run=measure,
+    groups=study.ZAP,
+    parts=(
+        ("Time in virtual milliseconds", "time: "),
+        ("munmap of 4 KiB pages, counted", "counted: "),
+        (
+            "Longest holds of locks, and stretches without a point of rest, in instructions",
+            "longest: ",
+        ),
+        ("Threads that unmap at once: locked operations a page, longest holds", "threads: "),
+    ),
+    notes=(
+        "nodes: pages on two nodes in turn.  groups: shared pages charged to two groups in turn.  "
+        "pieces: 64 KiB at a time.  shell: 64 times fork, exit and wait.  reclaim: memory.reclaim "
+        "of half of the page cache, clean and not mapped.",
+        "From kernel to kernel free lists and RCU differ by some percent.  So whether the switch "
+        "costs anything is judged by the counts.",
+        "Longest holds and stretches: munmap of 256 MiB of 4 KiB pages, or of 1 GiB of huge "
+        "pages.  Interrupts are not counted; each iteration of a string instruction is.  A stretch ends "
+        "where cond_resched() is called, as on a kernel without preemption.  The per-CPU lists "
+        "give back up to 2,016 pages under their lock, with and without batched unmapping.",
+        f"threads: munmap of 256 MiB by threads, each its part, on {CPUS} CPUs that 2 cores "
+        "emulate.  A hold begins when waiting is over.",
+    ),
+)

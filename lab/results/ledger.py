@@ -11,6 +11,7 @@ A figure that does not exist is left out.  It is never zero.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import lzma
 import math
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ def read(path: Path = LEDGER) -> list[Line]:
 def write(lines: Iterable[Line], path: Path = LEDGER) -> None:
     """All lines, sorted: a study that is measured again is a small difference."""
     ordered = sorted(lines, key=lambda line: line.order)
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in itertools.pairwise(ordered):
         if before.order == after.order:
             raise LabError(f"two runs of {after.study} are called {after.cell!r}, {after.turn}")
     path.parent.mkdir(parents=True, exist_ok=True)

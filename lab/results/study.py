@@ -4,15 +4,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from lab import report
 from lab.results import ledger
 
 # Groups of objects (linux/ROOM/room.toml) whose code a study of a mechanism depends on
 KMMSCAND = ("mm/tier/", "mm/demote.o", "mm/migrate.o", "mm/vmscan.o")
 MIGRC = ("mm/migrc/", "mm/migrate.o", "mm/rmap.o", "mm/memory.o")
 ZAP = ("mm/zap_batch.o", "mm/memory.o", "mm/mmu_gather.o", "mm/page_alloc.o", "mm/memcontrol.o")
+
+NOT_WHOLE = "not the whole study: the ledger is left as it is"
+
+
+def add_resume(command: argparse.ArgumentParser) -> None:
+    """--resume, for measurements that keep their parts (lab/kept.py)."""
+    text = "go on with one that was broken off: what is done on the same kernel is not done again"
+    command.add_argument("--resume", action="store_true", help=text)
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,9 @@ class Study:
     notes: tuple[str, ...] = ()
     curve: tuple[str, str] = ("", "")  # what x and y of a run's curve are
     flavour: str = "tiershift"  # the kernel that the lines are of
+    pivot: bool = False  # a column for each run instead of a row
+    # Tables of their own: title, and how the names of their runs begin
+    parts: tuple[tuple[str, str], ...] = ()
 
     @property
     def command(self) -> str:
@@ -56,12 +70,53 @@ class Study:
         return f"python -m lab study {self.name}"
 
 
-def table(study: Study, lines: list[ledger.Line]) -> list[list[str]]:
-    """Header and a row a run; columns that no run has are left out."""
+def _table(study: Study, lines: Sequence[ledger.Line], prefix: str) -> list[list[str]]:
     columns = [c for c in study.columns if any(c.key in line.figures for line in lines)]
     rows = [["", *(column.title for column in columns)]]
     turns = len({line.turn for line in lines}) > 1
     for line in lines:
-        name = f"{line.cell}, {line.turn}" if turns else line.cell
-        rows.append([name, *(column.cell(line.figures) for column in columns)])
+        name = line.cell.removeprefix(prefix)
+        cells = [column.cell(line.figures) for column in columns]
+        rows.append([f"{name}, {line.turn}" if turns else name, *cells])
+    if study.pivot:
+        rows = [list(row) for row in zip(*rows, strict=True)]
     return rows
+
+
+def tables(study: Study, lines: Sequence[ledger.Line]) -> list[tuple[str, list[list[str]]]]:
+    """Title, and header and rows, of each part; figures that no run has are left out."""
+    found = []
+    for title, prefix in study.parts or (("", ""),):
+        part = [line for line in lines if line.cell.startswith(prefix)]
+        if part:
+            found.append((title, _table(study, part, prefix)))
+    return found
+
+
+def goal_text(goal: ledger.Goal) -> str:
+    """A goal in a line."""
+    numbers = ""
+    if goal.value is not None and goal.limit is not None:
+        numbers = f": {goal.value:.4g}, limit {goal.limit:g}"
+    return f"{goal.name}{numbers}" + (f" ({goal.text})" if goal.text else "")
+
+
+def finish(
+    study: Study, facts: Mapping[str, Any], runs: Sequence[ledger.Run], *, whole: bool = True
+) -> bool:
+    """Print what was measured, and record it if it is whole; False if a check has failed."""
+    lines = ledger.lines_of(study.name, facts, runs, (), "")
+    for title, rows in tables(study, lines):
+        print(title)
+        report.print_rows(rows, sys.stdout)
+    for line in lines:
+        for goal in line.goals:
+            print(f"{goal.verdict.upper()}: {goal_text(goal)}")
+    failed = [text for line in lines for text in line.checks]
+    for text in failed:
+        print(f"FAILED CHECK: {text}")
+    if whole:
+        ledger.record(study.name, facts, runs, study.groups)
+    else:
+        print(NOT_WHOLE)
+    return not failed
