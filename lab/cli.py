@@ -17,10 +17,6 @@ from lab import (
     curves,
     guest,
     kconfig,
-    migrc,
-    migrc_curve,
-    migrcfaults,
-    models,
     policycost,
     readcost,
     refault,
@@ -28,7 +24,6 @@ from lab import (
     report,
     scenario,
     shares,
-    soak,
     source,
     summary,
     thp,
@@ -132,13 +127,6 @@ def kernels(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_soak(args: argparse.Namespace) -> int:
-    """make soak: long torture on the debug kernel."""
-    return (
-        0 if soak.soak(args.seconds, RESULTS, args.torture, args.machine, resume=args.resume) else 1
-    )
-
-
 def run_curves(args: argparse.Namespace) -> int:
     """make curves: the cost of kmmscand's scanner."""
     every = curves.make_cases()
@@ -173,15 +161,6 @@ def _add_resume(command: argparse.ArgumentParser) -> None:
     command.add_argument("--resume", action="store_true", help=text)
 
 
-def run_migrc_faults(args: argparse.Namespace) -> int:
-    """make soak: does each test of MIGRC find what it is for?"""
-    whole = args.seeds >= migrcfaults.SEEDS and not args.switch
-    if not whole:
-        print("fewer seeds or switches: docs/results is left as it is")
-    save = RESULTS if whole else None
-    return 0 if migrcfaults.run(args.seeds, save, args.switch, resume=args.resume) else 1
-
-
 def run_readcost(_args: argparse.Namespace) -> int:
     """make readcost: what looking at page cache costs those who read it."""
     return 0 if readcost.readcost(RESULTS) else 1
@@ -214,31 +193,6 @@ def run_shares(args: argparse.Namespace) -> int:
     if not whole:
         print("fewer runs: docs/results is left as it is")
     return 0 if shares.measure(args.runs, RESULTS if whole else None) else 1
-
-
-def run_migrc(args: argparse.Namespace) -> int:
-    """make migrc: flushes with MIGRC and without, how that grows, and what it costs."""
-    good = migrc.migrc(args.parts, args.group, args.contender, RESULTS, resume=args.resume)
-    return 0 if good else 1
-
-
-def run_migrc_curve(args: argparse.Namespace) -> int:
-    """make migrc-curve: flushes saved against memory held and age."""
-    limits = args.sizes, args.max_pages, args.max_age_ms
-    migrc_curve.curve(*limits, RESULTS, resume=args.resume)
-    return 0
-
-
-def run_models(args: argparse.Namespace) -> int:
-    """make models: verify the Promela models and see their mutations fail."""
-    if args.trail:
-        name, _, switch = args.trail.partition(":")
-        for model in models.load_all():
-            if model.name == name:
-                print(models.trail(model, switch))
-                return 0
-        raise LabError(f"there is no model {name!r}")
-    return 0 if models.verify_all(args.models, RESULTS) else 1
 
 
 def shell(args: argparse.Namespace) -> int:
@@ -326,13 +280,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_resume(command)
     command = add("kernels", kernels, "build kernels and print their paths")
     command.add_argument("flavour", nargs="*")
-    command = add("soak", run_soak, "long torture on the debug kernel, into docs/results")
-    command.add_argument("--seconds", type=int, default=120, help="of each torture (120)")
-    command.add_argument(
-        "--machine", action="append", default=[], choices=[*soak.MACHINES], help="default: all"
-    )
-    command.add_argument("torture", nargs="*")
-    _add_resume(command)
     command = add("curves", run_curves, "what kmmscand's scanner costs, into docs/results")
     command.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
     for option, default, text in (
@@ -352,10 +299,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--broken", action="store_true", help="debug kernel: kmmscand steals, and must be caught"
     )
-    command = add("migrc-faults", run_migrc_faults, "MIGRC with each safety step left out")
-    command.add_argument("--seeds", type=int, default=migrcfaults.SEEDS)
-    command.add_argument("switch", nargs="*", help="default: all")
-    _add_resume(command)
     add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
     add("thp", run_thp, "large folios before and after promotion, by size, into docs/results")
     add("policycost", run_policycost, "what asking memory policies costs, into docs/results")
@@ -363,30 +306,6 @@ def _parser() -> argparse.ArgumentParser:
     add("summary", run_summary, "one page about all results, into docs/results; measures nothing")
     command = add("shares", run_shares, "what is promoted under memory.tier.max, into docs/results")
     command.add_argument("--runs", type=int, default=shares.RUNS)
-    command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
-    command.add_argument("parts", nargs="*", metavar="PART", help=", ".join(migrc.PARTS))
-    for option, text in (("--group", "of runs"), ("--contender", "in each group")):
-        command.add_argument(
-            option,
-            action="append",
-            default=[],
-            metavar="NAME",
-            help=f"only this one {text}: docs/results stays",
-        )
-    _add_resume(command)
-    command = add("migrc-curve", run_migrc_curve, "flushes saved against memory held and age")
-    for option, numbers, text in (
-        ("--sizes", migrc_curve.SIZES, "of the fast node, in MiB"),
-        ("--max-pages", migrc_curve.MAX_PAGES, "pages held"),
-        ("--max-age-ms", migrc_curve.MAX_AGES_MS, "age of what is held"),
-    ):
-        command.add_argument(option, type=_numbers, default=numbers, metavar="N,N", help=text)
-    _add_resume(command)
-    command = add("models", run_models, "verify the Promela models, into docs/results")
-    command.add_argument("models", nargs="*", metavar="MODEL", help="default: all")
-    command.add_argument(
-        "--trail", metavar="MODEL:SWITCH", help="print the counterexample of a mutation"
-    )
     command = add("shell", shell, "an interactive guest")
     command.add_argument("--kernel", default="tiershift")
     command.add_argument("--topology", default="two-tier")

@@ -289,7 +289,7 @@ def table(row: Row) -> list[list[str]]:
     """A line for each pair of limits of one size."""
     lines = [
         [
-            "limits",
+            f"fast node of {row['size_mb']} MiB",
             *("pages migrated", "deferred", "flushes per 1,000 pages", "less"),
             *("received per 1,000 pages", "less", "deferred pages per flush of theirs"),
             *("not deferred, by reason", "looked at by reclaim per page demoted"),
