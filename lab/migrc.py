@@ -284,7 +284,11 @@ def pooled(rows: Sequence[Row], contender: str) -> Row | None:
 def summed(rows: Sequence[Row]) -> flushes.Counts:
     """The counters of some runs of the same kernel; one that none of them has did not move."""
     names = {flushes.SENT, flushes.RECEIVED}.union(*(row["counters"] for row in rows))
-    for key, name in (("deferred", flushes.DEFERRED), ("drains", "migrc_flush")):
+    for key, name in (
+        ("deferred", flushes.DEFERRED),
+        ("drains", "migrc_flush"),
+        ("later", "migrc_promote_later"),
+    ):
         if all(row["whole"][key] is not None for row in rows):
             names.add(name)
     return {name: sum(row["counters"].get(name, 0) for row in rows) for name in sorted(names)}
@@ -383,9 +387,7 @@ FIGURES = {
         lambda row: per_op(row, "user", "app_kernel") if row["insn"] else None,
         "{:,.1f}",
     ),
-    "all_kernel_per_page": Figure(
-        "kernel instructions, all CPUs, per page migrated", per_page, "{:,.1f}"
-    ),
+    "all_kernel_per_page": Figure("kernel instructions, all CPUs, per page migrated", per_page),
     "ops": Figure("operations", lambda row: row["ops"]),
     "guest_s": Figure("guest seconds (no speed)", lambda row: row["seconds"], "{:.1f}"),
 }

@@ -249,7 +249,10 @@ def _run(name: str, make: Callable[[], list[Boot]], args: argparse.Namespace) ->
     lines = ledger.lines_of(name, facts, found, (), "")
     once = [line for line in lines if not line.turn]
     each = [line for line in lines if line.turn]
-    tables = [finish.transposed(study.table(what, once))]
+    table = finish.transposed(study.table(what, once))
+    # There is but one group.
+    table[0] = [name.removeprefix("lookup, ").removesuffix(ALL) for name in table[0]]
+    tables = [table]
     if each:
         tables.append(study.table(replace(what, columns=migrc.columns(EACH)), each))
     return finish.finish(what, facts, found, whole=migrc.whole(args), tables=tables)

@@ -503,14 +503,11 @@ def _run(args: argparse.Namespace) -> bool:
     facts = migrc.measure(NAME, boots(), args)
     found = runs(facts)
     lines = [line for line in ledger.lines_of(NAME, facts, found, (), "") if line.figures]
-    tables = [
-        study.table(STUDIES[0], some)
-        for some in (
-            [line for line in lines if line.cell in JUDGES],
-            [line for line in lines if line.cell not in JUDGES],
-        )
-        if some
-    ]
+    # Jobs have other figures, so each has a table of its own.
+    parts = [[line for line in lines if line.cell in JUDGES]]
+    for group in dict.fromkeys(row["group"] for row in facts["rows"]):
+        parts.append([line for line in lines if line.cell.startswith(f"{group}, ")])
+    tables = [study.table(STUDIES[0], part) for part in parts if part]
     return finish.finish(STUDIES[0], facts, found, whole=migrc.whole(args), tables=tables)
 
 

@@ -316,9 +316,6 @@ def _run_of(mine: Mapping[str, Outcome]) -> ledger.Run:
         "caught": len(caught),
         "mutations": len(mutated),
     }
-    found = "; ".join(
-        f"{one.define}: {' '.join(sorted(one.found)) or 'nothing'}" for one in mutated
-    )
     good = finish.verdict(not any(one.failures() for one in searches))
     goals = [
         ledger.Goal("holds", good),
@@ -333,7 +330,6 @@ def _run_of(mine: Mapping[str, Outcome]) -> ledger.Run:
             finish.verdict(len(caught) == len(mutated)),
             len(caught),
             len(mutated),
-            found,
         ),
     ]
     return ledger.Run(

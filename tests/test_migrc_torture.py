@@ -171,7 +171,7 @@ def test_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path
 def test_more_broken_on_purpose_is_noticed(
     flavour: str, request: pytest.FixtureRequest, out_dir: Path
 ) -> None:
-    """Too long for `make test`: `make soak` runs it.  Each row one by one: lab migrc-faults."""
+    """Too long for `make test`: `make soak` runs it.  Row by row: lab study migrc-faults."""
     catches = tuple(catch for catch in CATCHES if catch.flavour == flavour)
     _assert_noticed(request.getfixturevalue(f"{flavour}_kernel"), catches, out_dir)
 

@@ -25,7 +25,7 @@ def finish(
 ) -> bool:
     """Print what was found, and record it if the whole study was run; True if it counts.
 
-    ``tables`` are printed instead of the study's own.
+    ``tables`` are printed instead of the study's own.  A goal that is met and has no text is not.
     """
     lines = ledger.lines_of(what.name, facts, runs, what.groups, "")
     for rows in [study.table(what, lines)] if tables is None else tables:
@@ -34,7 +34,8 @@ def finish(
     print()
     for line in lines:
         for goal in line.goals:
-            print(f"  {goal.verdict}: {line.cell}: {goal.text or goal.name}")
+            if goal.text or goal.verdict != ledger.MET:
+                print(f"  {goal.verdict}: {line.cell}: {goal.text or goal.name}")
     for text in failed(lines):
         print(f"  FAILED CHECK: {text}")
     if whole:
