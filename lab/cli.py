@@ -14,113 +14,76 @@ from pathlib import Path
 from lab import (
     build,
     cache,
-    curves,
+    compare,
     guest,
     kconfig,
-    migrc,
-    migrc_curve,
-    migrcfaults,
-    models,
-    policycost,
-    readcost,
-    refault,
-    repeats,
     report,
     scenario,
-    shares,
-    soak,
     source,
-    summary,
-    thp,
+    studies,
     topology,
     tree,
-    zap,
 )
 from lab.errors import LabError
+from lab.results import html, ledger, page, status
 
-RESULTS = cache.PROJECT / "docs" / "results"
-
-
-def _external(pairs: Sequence[str]) -> dict[str, Path]:
-    programs: dict[str, Path] = {}
-    for pair in pairs:
-        name, separator, path = pair.partition("=")
-        if not separator or not name:
-            raise LabError(f"--external {pair!r} is not NAME=PATH")
-        if not os.access(path, os.X_OK):
-            raise LabError(f"--external {name}: {path} is not an executable file")
-        programs[name] = Path(path).resolve()
-    return programs
-
-
-def _scenario(
-    scenarios: Sequence[scenario.Scenario],
-    args: argparse.Namespace,
-    save: Path | None,
-    bench: bool = True,
-    again: Sequence[str] = (),
-) -> int:
-    started = time.monotonic()
-    failed: list[str] = []
-    for item in scenarios:
-        out_dir = cache.sub("runs") / item.name
-        earlier = None
-        if again:
-            earlier = report.read(RESULTS, item.name)
-        result = scenario.run_scenario(
-            item,
-            kernels=build.kernel,
-            out_dir=out_dir,
-            cache=cache.root(),
-            external=_external(args.external),
-            contenders=[*again] or args.contender or None,
-            bench=bench,
-            earlier=earlier,
-            progress=sys.stderr,
-        )
-        report.print_table(result)
-        report.write(result, out_dir)
-        print(f"JSON, Markdown and plot: {out_dir}")
-        if save:
-            report.write(result, save)
-        if result["failures"]:
-            failed.append(item.name)
-    print(f"total time: {(time.monotonic() - started) / 60:.1f} minutes")
-    if failed:
-        raise LabError(
-            "checks failed in these comparisons: " + ", ".join(failed),
-            "the FAILED CHECK lines above say why",
-        )
-    return 0
+VERDICT_ROWS = 8
 
 
 def run(args: argparse.Namespace) -> int:
-    """make run: the main job."""
-    chosen = [scenario.load(args.scenario)]
-    return _scenario(chosen, args, RESULTS if args.save else None, bench=False)
+    """make run: the main job, and what it says in a few rows."""
+    item = scenario.load(args.scenario)
+    began = time.monotonic()
+    print(f"{item.name}: building what is missing, then measuring", file=sys.stderr)
+    for flavour in dict.fromkeys(c.kernel for c in item.contender):
+        build.kernel(flavour)
+    result = scenario.run_scenario(
+        item,
+        kernels=build.kernel,
+        out_dir=cache.sub("runs") / item.name,
+        cache=cache.root(),
+        external=compare.external(args.external),
+        contenders=args.contender or None,
+        bench=False,
+        progress=sys.stderr,
+    )
+    if args.full:
+        report.print_table(result)
+    else:
+        report.print_verdict(result, VERDICT_ROWS)
+    print(f"total time: {(time.monotonic() - began) / 60:.1f} minutes")
+    if result["failures"]:
+        raise LabError("checks failed", "; ".join(result["failures"]))
+    return 0
+
+
+def run_study(args: argparse.Namespace) -> int:
+    """One study."""
+    return 0 if args.study.run(args) else 1
 
 
 def bench(args: argparse.Namespace) -> int:
-    """make bench: every scenario, results kept in docs/results."""
+    """make bench: every scenario that is compared; results go to the ledger."""
     names = args.scenarios or scenario.list_scenarios()
-    return _scenario([scenario.load(name) for name in names], args, RESULTS, again=args.again)
+    args.again, args.contender, args.external = [], [], []
+    good = [compare.compare(scenario.load(name), args) for name in names]
+    return 0 if all(good) else 1
 
 
-def sweep(args: argparse.Namespace) -> int:
-    """make sweep: rivals with other tunables, results kept in docs/results."""
-    if args.contender:
-        print("some contenders only: docs/results is left as it is")
-    save = None if args.contender else RESULTS
-    return _scenario([scenario.load_sweep(name) for name in args.scenarios], args, save)
+def run_report(args: argparse.Namespace) -> int:
+    """make report: an HTML file about everything in the ledger, and docs/results.md."""
+    known, lines = [*studies.every()], ledger.read()
+    page.write(known, lines)
+    out = Path(args.out).resolve() if args.out else cache.root() / "report.html"
+    out.write_text(html.document(known, lines, status.states(known, lines)), encoding="utf-8")
+    print(f"{page.PAGE.relative_to(cache.PROJECT)} is written")
+    print(f"open {out} in a browser")
+    return 0
 
 
-def run_repeats(args: argparse.Namespace) -> int:
-    """make repeats: how far do equal runs differ, and which goals are met in spite of it?"""
-    if args.times < repeats.TIMES:
-        print("fewer turns than usual: docs/results is left as it is")
-    save = RESULTS if args.times >= repeats.TIMES else None
-    for name in args.scenarios:
-        repeats.repeats(name, args.times, save, resume=args.resume)
+def run_status(_args: argparse.Namespace) -> int:
+    """Which results are of the code as it is, and what measures the others again."""
+    report.print_rows(status.table([*studies.every()], ledger.read()), sys.stdout)
     return 0
 
 
@@ -130,115 +93,6 @@ def kernels(args: argparse.Namespace) -> int:
     for image in images:
         print(f"{image.flavour}={image.image}")
     return 0
-
-
-def run_soak(args: argparse.Namespace) -> int:
-    """make soak: long torture on the debug kernel."""
-    return (
-        0 if soak.soak(args.seconds, RESULTS, args.torture, args.machine, resume=args.resume) else 1
-    )
-
-
-def run_curves(args: argparse.Namespace) -> int:
-    """make curves: the cost of kmmscand's scanner."""
-    every = curves.make_cases()
-    cases = curves.make_cases(args.sizes, args.idle_mb, args.shared_mb, args.processes, args.cpu_mb)
-    known = [case.name for case in cases]
-    for name in args.cases:
-        if name not in known:
-            raise LabError(f"curves has no case {name!r}", "there are: " + ", ".join(known))
-    chosen = [case for case in cases if not args.cases or case.name in args.cases]
-    out_dir = cache.sub("runs") / "curves"
-    result = curves.measure(chosen, out_dir)
-    curves.show(result)
-    curves.write(result, out_dir)
-    print(f"JSON, Markdown and plot: {out_dir}")
-    print(f"total time: {result['seconds'] / 60:.1f} minutes")
-    if chosen == every:
-        curves.write(result, RESULTS)
-    else:
-        print("some of the cases, or other sizes: docs/results is left as it is")
-    if result["failures"]:
-        raise LabError("these figures do not count", "the FAILED CHECK lines above say why")
-    return 0
-
-
-def run_refault(args: argparse.Namespace) -> int:
-    """make refault: does kmmscand take Accessed bits away from reclaim?"""
-    return 0 if refault.refault(args.seeds, args.lru, args.broken, RESULTS) else 1
-
-
-def _add_resume(command: argparse.ArgumentParser) -> None:
-    text = "go on with one that was broken off: what is done on the same kernel is not done again"
-    command.add_argument("--resume", action="store_true", help=text)
-
-
-def run_migrc_faults(args: argparse.Namespace) -> int:
-    """make soak: does each test of MIGRC find what it is for?"""
-    whole = args.seeds >= migrcfaults.SEEDS and not args.switch
-    if not whole:
-        print("fewer seeds or switches: docs/results is left as it is")
-    save = RESULTS if whole else None
-    return 0 if migrcfaults.run(args.seeds, save, args.switch, resume=args.resume) else 1
-
-
-def run_readcost(_args: argparse.Namespace) -> int:
-    """make readcost: what looking at page cache costs those who read it."""
-    return 0 if readcost.readcost(RESULTS) else 1
-
-
-def run_thp(_args: argparse.Namespace) -> int:
-    """make thp: large folios before and after promotion."""
-    return 0 if thp.thp(RESULTS) else 1
-
-
-def run_policycost(_args: argparse.Namespace) -> int:
-    """make policycost: what it costs to ask memory policies at each promotion."""
-    return 0 if policycost.policycost(RESULTS) else 1
-
-
-def run_zap(_args: argparse.Namespace) -> int:
-    """make zap: what unmapping costs, batched and not."""
-    return 0 if zap.zap(RESULTS) else 1
-
-
-def run_summary(_args: argparse.Namespace) -> int:
-    """make summary: one page about what all the others say."""
-    print(f"written: {summary.write(RESULTS).relative_to(cache.PROJECT)}")
-    return 0
-
-
-def run_shares(args: argparse.Namespace) -> int:
-    """make shares: how much of memory control groups is promoted under a limit."""
-    whole = args.runs >= shares.RUNS
-    if not whole:
-        print("fewer runs: docs/results is left as it is")
-    return 0 if shares.measure(args.runs, RESULTS if whole else None) else 1
-
-
-def run_migrc(args: argparse.Namespace) -> int:
-    """make migrc: flushes with MIGRC and without, how that grows, and what it costs."""
-    good = migrc.migrc(args.parts, args.group, args.contender, RESULTS, resume=args.resume)
-    return 0 if good else 1
-
-
-def run_migrc_curve(args: argparse.Namespace) -> int:
-    """make migrc-curve: flushes saved against memory held and age."""
-    limits = args.sizes, args.max_pages, args.max_age_ms
-    migrc_curve.curve(*limits, RESULTS, resume=args.resume)
-    return 0
-
-
-def run_models(args: argparse.Namespace) -> int:
-    """make models: verify the Promela models and see their mutations fail."""
-    if args.trail:
-        name, _, switch = args.trail.partition(":")
-        for model in models.load_all():
-            if model.name == name:
-                print(models.trail(model, switch))
-                return 0
-        raise LabError(f"there is no model {name!r}")
-    return 0 if models.verify_all(args.models, RESULTS) else 1
 
 
 def shell(args: argparse.Namespace) -> int:
@@ -283,13 +137,6 @@ def series(args: argparse.Namespace) -> int:
     return 0
 
 
-def _numbers(text: str) -> list[int]:
-    numbers = [int(word) for word in text.split(",")]
-    if min(numbers) < 1:
-        raise ValueError
-    return numbers
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -299,94 +146,26 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(function=function)
         return command
 
-    def measuring(command: argparse.ArgumentParser) -> None:
-        command.add_argument("--external", action="append", default=[], metavar="NAME=PATH")
-        command.add_argument("--contender", action="append", default=[], metavar="NAME")
-
-    command = add("run", run, "run one scenario (redis) and print its table")
+    command = add("run", run, "the main job (redis), or another scenario, and its verdict")
     command.add_argument("scenario", nargs="?", default="redis")
-    command.add_argument("--save", action="store_true", help="also write docs/results")
-    measuring(command)
-    command = add("bench", bench, "run scenarios and write docs/results")
+    command.add_argument("--full", action="store_true", help="every figure, and how to read them")
+    command.add_argument("--external", action="append", default=[], metavar="NAME=PATH")
+    command.add_argument("--contender", action="append", default=[], metavar="NAME")
+    command = add("study", run_study, "measure one study; results go to results/ledger.ndjson")
+    names = command.add_subparsers(required=True, metavar="NAME")
+    for one in studies.every():
+        text = f"{one.title} (about {one.minutes:.0f} minutes)"
+        study = names.add_parser(one.name, help=text, description=one.what.replace("%", "%%"))
+        study.set_defaults(study=one)
+        if one.arguments:
+            one.arguments(study)
+    command = add("bench", bench, "all scenarios; results go to results/ledger.ndjson")
     command.add_argument("scenarios", nargs="*", metavar="SCENARIO")
-    command.add_argument(
-        "--again",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="run only this contender, and keep the others as docs/results has them",
-    )
-    measuring(command)
-    command = add("sweep", sweep, "run rivals with other tunables and write docs/results")
-    command.add_argument("scenarios", nargs="+", metavar="SCENARIO")
-    measuring(command)
-    command = add("repeats", run_repeats, "the same comparison some times, into docs/results")
-    command.add_argument("scenarios", nargs="+", metavar="SCENARIO")
-    command.add_argument("--times", type=int, default=repeats.TIMES)
-    _add_resume(command)
+    command = add("report", run_report, "report.html and docs/results.md, from the ledger")
+    command.add_argument("--out", help="the HTML file (default: report.html in the cache)")
+    add("status", run_status, "which results are of the code as it is")
     command = add("kernels", kernels, "build kernels and print their paths")
     command.add_argument("flavour", nargs="*")
-    command = add("soak", run_soak, "long torture on the debug kernel, into docs/results")
-    command.add_argument("--seconds", type=int, default=120, help="of each torture (120)")
-    command.add_argument(
-        "--machine", action="append", default=[], choices=[*soak.MACHINES], help="default: all"
-    )
-    command.add_argument("torture", nargs="*")
-    _add_resume(command)
-    command = add("curves", run_curves, "what kmmscand's scanner costs, into docs/results")
-    command.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
-    for option, default, text in (
-        ("--sizes", curves.SIZES, "memory of the cases size-N, in MiB"),
-        ("--processes", curves.PROCESSES, "of the cases processes-N"),
-    ):
-        command.add_argument(option, type=_numbers, default=default, metavar="N,N", help=text)
-    for option, mb, text in (
-        ("--shared-mb", curves.SHARED_MB, "memory of all these processes"),
-        ("--idle-mb", curves.IDLE_MB, "memory of the case idle"),
-        ("--cpu-mb", curves.CPU_MB, "memory of the case cpu"),
-    ):
-        command.add_argument(option, type=int, default=mb, metavar="MIB", help=text)
-    command = add("refault", run_refault, "refaults and swap-ins with kmmscand on and off")
-    command.add_argument("--seeds", type=int, help="fewer than usual: docs/results stays")
-    command.add_argument("--lru", choices=sorted(refault.LRUS), default="mglru")
-    command.add_argument(
-        "--broken", action="store_true", help="debug kernel: kmmscand steals, and must be caught"
-    )
-    command = add("migrc-faults", run_migrc_faults, "MIGRC with each safety step left out")
-    command.add_argument("--seeds", type=int, default=migrcfaults.SEEDS)
-    command.add_argument("switch", nargs="*", help="default: all")
-    _add_resume(command)
-    add("readcost", run_readcost, "what read(2) costs with kmmscand on and off, into docs/results")
-    add("thp", run_thp, "large folios before and after promotion, by size, into docs/results")
-    add("policycost", run_policycost, "what asking memory policies costs, into docs/results")
-    add("zap", run_zap, "what unmapping costs, batched and not, into docs/results")
-    add("summary", run_summary, "one page about all results, into docs/results; measures nothing")
-    command = add("shares", run_shares, "what is promoted under memory.tier.max, into docs/results")
-    command.add_argument("--runs", type=int, default=shares.RUNS)
-    command = add("migrc", run_migrc, "MIGRC on and off, growth and cost, into docs/results")
-    command.add_argument("parts", nargs="*", metavar="PART", help=", ".join(migrc.PARTS))
-    for option, text in (("--group", "of runs"), ("--contender", "in each group")):
-        command.add_argument(
-            option,
-            action="append",
-            default=[],
-            metavar="NAME",
-            help=f"only this one {text}: docs/results stays",
-        )
-    _add_resume(command)
-    command = add("migrc-curve", run_migrc_curve, "flushes saved against memory held and age")
-    for option, numbers, text in (
-        ("--sizes", migrc_curve.SIZES, "of the fast node, in MiB"),
-        ("--max-pages", migrc_curve.MAX_PAGES, "pages held"),
-        ("--max-age-ms", migrc_curve.MAX_AGES_MS, "age of what is held"),
-    ):
-        command.add_argument(option, type=_numbers, default=numbers, metavar="N,N", help=text)
-    _add_resume(command)
-    command = add("models", run_models, "verify the Promela models, into docs/results")
-    command.add_argument("models", nargs="*", metavar="MODEL", help="default: all")
-    command.add_argument(
-        "--trail", metavar="MODEL:SWITCH", help="print the counterexample of a mutation"
-    )
     command = add("shell", shell, "an interactive guest")
     command.add_argument("--kernel", default="tiershift")
     command.add_argument("--topology", default="two-tier")

@@ -28,7 +28,7 @@ from lab import build, guest, instruments, metrics, programs, scenario, topology
 from lab import cache as lab_cache
 from lab.errors import LabError
 from lab.instruments import InsnTable
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
 NAME = "scanner"
@@ -472,20 +472,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
         ("--sizes", SIZES, "memory of the cases size-N, in MiB"),
         ("--processes", PROCESSES, "of the cases processes-N"),
     ):
-        command.add_argument(option, type=_numbers, default=default, metavar="N,N", help=text)
+        command.add_argument(option, type=finish.numbers, default=default, metavar="N,N", help=text)
     for option, mb, text in (
         ("--shared-mb", SHARED_MB, "memory of all these processes"),
         ("--idle-mb", IDLE_MB, "memory of the case idle"),
         ("--cpu-mb", CPU_MB, "memory of the case cpu"),
     ):
         command.add_argument(option, type=int, default=mb, metavar="MIB", help=text)
-
-
-def _numbers(text: str) -> list[int]:
-    numbers = [int(word) for word in text.split(",")]
-    if min(numbers) < 1:
-        raise ValueError
-    return numbers
 
 
 def run(args: argparse.Namespace) -> bool:
@@ -498,7 +491,7 @@ def run(args: argparse.Namespace) -> bool:
             raise LabError(f"{NAME} has no case {name!r}", "there are: " + ", ".join(known))
     chosen = [case for case in cases if not args.cases or case.name in args.cases]
     facts = measure(chosen, lab_cache.sub("runs") / NAME)
-    return study.finish(STUDY, facts, runs(facts), whole=chosen == every)
+    return finish.finish(STUDY, facts, runs(facts), whole=chosen == every)
 
 
 FIGURES = {

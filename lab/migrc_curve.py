@@ -19,22 +19,20 @@ migrate as on hardware, so as many pages are held for an age as on hardware for 
 
 from __future__ import annotations
 
-import json
-import math
+import argparse
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TextIO
 
-from lab import build, cache, flushes, kept, migrc, report, scenario
+from lab import build, cache, flushes, kept, migrc, scenario
 from lab.errors import LabError
+from lab.results import finish, ledger, study
+from lab.results.study import Column, Study
 from lab.scenario import Contender, Scenario
-from lab.steps import Steps
 
-SCHEMA = 1
 NAME = "migrc-curve"
 SIZES = (512, 1024, 2048, 4096, 8192)
 MAX_PAGES = (32, 128, 512, 1024, 4096)
@@ -291,7 +289,7 @@ def table(row: Row) -> list[list[str]]:
     """A line for each pair of limits of one size."""
     lines = [
         [
-            "limits",
+            f"fast node of {row['size_mb']} MiB",
             *("pages migrated", "deferred", "flushes per 1,000 pages", "less"),
             *("received per 1,000 pages", "less", "deferred pages per flush of theirs"),
             *("not deferred, by reason", "looked at by reclaim per page demoted"),
@@ -376,154 +374,153 @@ def verdict(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def svg(rows: Sequence[Row]) -> str:
-    """Flushes left over the pages that may be held, a line for each age, a plot for each size."""
-    plots = []
-    for row in rows:
-        found = points(row)
-        pages = sorted({point["max_pages"] for point in found})
-        if len(pages) < 2:
-            continue
-        lines = [
-            (
-                f"{age} ms",
-                [
-                    (math.log2(point["max_pages"]), point["left"])
-                    for point in found
-                    if point["max_age_ms"] == age and point["left"] is not None
-                ],
-            )
-            for age in sorted({point["max_age_ms"] for point in found})
-        ]
-        top = max(1.0, *(value for _, line in lines for _, value in line))
-        plots.append(
-            report.chart(
-                f"fast node of {row['size_mb']} MiB: flushes per page, 100 % is MIGRC off, by "
-                "max_pages",
-                lines,
-                [(math.log2(n), f"{n}") for n in pages],
-                [(n / 5, f"{20 * n} %") for n in range(math.floor(top * 5) + 1)],
-                first=math.log2(pages[0]),
-                last=math.log2(pages[-1]),
-                top_y=top,
-            )
+# --- runs ----------------------------------------------------------------------
+
+
+def _figures(found: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """What the limits of one age have done, by the pages that may be held."""
+    return {
+        f"{key}_{point['max_pages']}": value
+        for point in found
+        for key, value in (
+            ("flushes", point["flushes_per_1000"]),
+            ("less", point["saved"]),
+            ("held_kib", point["held_max"] * PAGE_KIB),
+            ("per_flush", point["pages_per_flush"]),
         )
-    return report.stack(plots) if plots else ""
+    }
 
 
-def _resumed(facts: dict[str, Any]) -> str:
-    """What has been taken from a measurement that was broken off."""
-    if not facts.get("resumed"):
-        return ""
-    return f"  {facts['resumed']} of the {len(facts['rows'])} sizes had been measured before."
-
-
-def markdown(facts: dict[str, Any]) -> str:
-    """The page for docs/results."""
-    rows = facts["rows"]
-    text = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        f"# {NAME}",
-        "",
-        "MIGRC under NUMA balancing: flushes saved against the pages that may be held and "
-        "their age.",
-        "",
-        f"Measured {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s."
-        + _resumed(facts),
-        "",
-        *(f"- {line}." for line in verdict(rows)),
-        "",
-    ]
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """For each size both steps with MIGRC off, and what limits would do; for each age a curve."""
+    rows: list[Row] = facts["rows"]
+    found = []
     for row in rows:
-        text += [f"## Fast node of {row['size_mb']} MiB", "", *report.markdown_rows(table(row)), ""]
-        if row.get("revived"):
-            text += [
-                f"kswapd had given up {row['revived']} times, and was set going again by reclaim "
-                "of 1 MiB.",
-                "",
-            ]
-    kernel = rows[0]["kernel"]
-    text += [
-        f"- The scenario `lookup` with {VCPUS} CPUs and as many threads. About {ROOM_MB} MiB of "
-        "the fast node are free above its watermarks when the job starts; the rest is reserved "
-        "as huge pages that nobody uses, so that sizes differ in watermarks and not in pressure.",
-        f"- Each line: {PAGES:,} pages or more migrated under these limits, after "
-        f"{SETTLE_PAGES:,} to get used to them, in one boot for each size. Less: than both steps "
-        "with MIGRC off together; by what these differ is noise.",
-        "- Flushes are all that were sent, those of deferred pages (drains) and forced ones "
-        "included, and those of NUMA balancing's scanner and of what is promoted while it scans, "
-        "which no limit can save. Deferred pages per flush of theirs leaves these out.",
-        f"- Held: pages whose source is kept, seen every {Steps.poll_s:g} s, of both nodes "
-        "together. The limits are for each node.",
-        "- An age is guest time. Emulated, pages are migrated some fifty times slower than on "
-        "hardware, so fewer are held in that time than hardware would.",
-        f"- Emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs.",
-        f"- Kernel {kernel['release']} ({kernel['flavour']} {kernel['key']}) from "
-        f"{kernel['base_version']}.",
-        "",
-    ]
-    if svg(rows):
-        text += [f"![flushes left by pages held and age]({NAME}.svg)", ""]
-    return "\n".join(text)
+        size, made = f"{row['size_mb']} MiB", points(row)
+        off, again = (off_steps(row)[name] for name in ("off", "off-again"))
+        cheap = cheapest(made) or {}
+        common = {"kernel": row["kernel"], "checks": check([row]), "date": row["date"]}
+        figures = {
+            "off": off["flushes_per_1000"],
+            "off_again": again["flushes_per_1000"],
+            "enough_pages": cheap.get("max_pages"),
+            "enough_age_ms": cheap.get("max_age_ms"),
+            "enough_less": cheap.get("saved"),
+            "revived": row.get("revived", 0),
+        }
+        found.append(ledger.Run(size, figures, seconds=row["seconds"], **common))
+        for age in sorted({point["max_age_ms"] for point in made}):
+            own = [point for point in made if point["max_age_ms"] == age]
+            curve = [(one["max_pages"], one["left"]) for one in own if one["left"] is not None]
+            found.append(ledger.Run(f"{size}, {age} ms", _figures(own), curve=curve, **common))
+    return [*found, *_all_sizes(rows)]
+
+
+def _all_sizes(rows: Sequence[Row]) -> list[ledger.Run]:
+    """The limits that would do for all sizes, and the means that say so."""
+    pair, mean = defaults(rows), means(rows)
+    if not pair:
+        return []
+    figures: dict[str, float | None] = {
+        "enough_pages": pair[0],
+        "enough_age_ms": pair[1],
+        "enough_flushes": mean[pair],
+        "best_flushes": min(mean.values()),
+    }
+    bad = [row for row in rows if check([row])]
+    checks = [f"{len(bad)} of its {len(rows)} sizes do not count"] if bad else []
+    date = max(row["date"] for row in rows)
+    return [ledger.Run("all sizes", figures, rows[0]["kernel"], checks=checks, date=date)]
 
 
 # --- all together --------------------------------------------------------------
 
 
-def write(facts: dict[str, Any], directory: Path) -> None:
-    """migrc-curve.json, migrc-curve.md and migrc-curve.svg."""
-    directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(facts, indent=1) + "\n"
-    (directory / f"{NAME}.json").write_text(text, encoding="utf-8")
-    (directory / f"{NAME}.md").write_text(markdown(facts), encoding="utf-8")
-    plot, path = svg(facts["rows"]), directory / f"{NAME}.svg"
-    path.unlink(missing_ok=True)
-    if plot:
-        path.write_text(plot, encoding="utf-8")
+def arguments(parser: argparse.ArgumentParser) -> None:
+    for option, default, text in (
+        ("--sizes", SIZES, "of the fast node, in MiB"),
+        ("--max-pages", MAX_PAGES, "pages held"),
+        ("--max-age-ms", MAX_AGES_MS, "age of what is held"),
+    ):
+        parser.add_argument(
+            option, type=finish.numbers, default=[*default], metavar="N,N", help=text
+        )
+    finish.add_resume(parser)
 
 
-def curve(
-    sizes: Sequence[int],
-    max_pages: Sequence[int],
-    max_ages_ms: Sequence[int],
-    save: Path,
-    *,
-    resume: bool = False,
-) -> None:
-    """Measure, print and write; docs/results only if it is the usual curve.
-
-    ``resume`` takes sizes that were done already on the same kernel.
-    """
+def _run(args: argparse.Namespace) -> bool:
+    """All sizes; with --resume without those that were done already on the same kernel."""
     began = time.time()
-    steps = make_steps(max_pages, max_ages_ms)
-    done = kept.Kept(NAME, resume=resume)
+    steps = make_steps(args.max_pages, args.max_age_ms)
+    done = kept.Kept(NAME, resume=args.resume)
     rows = []
-    for number, size in enumerate(sizes, 1):
-        title = f"[{number}/{len(sizes)}] fast {size} MiB"
+    for number, size in enumerate(args.sizes, 1):
+        title = f"[{number}/{len(args.sizes)}] fast {size} MiB"
         measured = partial(measure_size, size, steps, "tiershift", title, sys.stderr)
         parts = [build.kernel("tiershift").key, str(size), str(ROOM_MB), repr(steps)]
         rows.append(done.get(parts, measured))
-    facts: dict[str, Any] = {
-        "schema": SCHEMA,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "resumed": done.resumed,
-        "host": scenario.host_info(),
-        "rows": rows,
-        "points": {row["size_mb"]: points(row) for row in rows},
-        "off": {row["size_mb"]: off_steps(row) for row in rows},
-    }
-    for row in rows:
-        print(f"\nfast node of {row['size_mb']} MiB\n")
-        report.print_rows(table(row), sys.stdout)
-    print()
+    command = scenario.command_line(sys.argv)
+    facts = ledger.facts_of(began, command, resumed=done.resumed, rows=rows)
+    usual = [*SIZES], [*MAX_PAGES], [*MAX_AGES_MS]
+    good = finish.finish(
+        STUDIES[0],
+        facts,
+        runs(facts),
+        whole=(args.sizes, args.max_pages, args.max_age_ms) == usual,
+    )
     for line in verdict(rows):
         print(f"  {line}")
-    out = cache.sub("runs") / NAME
-    write(facts, out)
-    print(f"JSON, Markdown and plot: {out}")
-    if ([*sizes], [*max_pages], [*max_ages_ms]) == ([*SIZES], [*MAX_PAGES], [*MAX_AGES_MS]):
-        write(facts, save)
-    else:
-        print("other sizes or limits: docs/results is left as it is")
+    return good
+
+
+COLUMNS = (
+    Column("off", "flushes per 1,000 pages, MIGRC off", "{:.2f}"),
+    Column("off_again", "off again", "{:.2f}"),
+    Column("enough_pages", "pages that do"),
+    Column("enough_age_ms", "age that does, ms"),
+    Column("enough_less", "flushes less with these", "{:.1%}"),
+    Column("enough_flushes", "flushes per 1,000 pages with these", "{:.2f}"),
+    Column("best_flushes", "with the best limits", "{:.2f}"),
+    Column("revived", "times that kswapd was set going again"),
+    *(
+        Column(f"{key}_{pages}", f"{title}, {pages} pages", form)
+        for key, title, form in (
+            ("flushes", "flushes per 1,000 pages", "{:.2f}"),
+            ("less", "less", "{:.1%}"),
+            ("held_kib", "held at most, KiB", "{:,.0f}"),
+            ("per_flush", "deferred pages per flush of theirs", "{:,.0f}"),
+        )
+        for pages in MAX_PAGES
+    ),
+)
+
+STUDIES = (
+    Study(
+        name=NAME,
+        title="MIGRC: flushes saved against memory held and age",
+        what=f"The scenario lookup runs under NUMA balancing on {VCPUS} CPUs, on fast nodes of "
+        "several sizes. Meanwhile max_pages and max_age_ms are changed, and flushes are counted "
+        "for each page that migrates under each pair.",
+        columns=COLUMNS,
+        minutes=13,
+        run=_run,
+        groups=study.MIGRC,
+        arguments=arguments,
+        notes=(
+            f"About {ROOM_MB} MiB of the fast node are free above its watermarks when the job "
+            "starts. The rest is reserved, so that sizes differ in watermarks and not in pressure.",
+            f"Under each pair {PAGES:,} pages or more were migrated, after {SETTLE_PAGES:,} to "
+            "get used to it. Less is compared with both steps with MIGRC off together; by what "
+            "these differ is noise.",
+            "Flushes are all that were sent, those of scanners included, which no limit can "
+            "save. Deferred pages per flush of theirs leaves these out.",
+            "Limits that do, of a size: the least pages, and then the least age, that save "
+            f"{ENOUGH:.0%} of what the best save. Of all sizes: those that leave at most "
+            f"{NEAR - 1:.0%} more flushes than the best. This is the rule for the defaults.",
+            "Held are pages whose source is kept, of both nodes; the limits are for each node.",
+            "An age is guest time. Emulated, pages migrate some fifty times slower than on "
+            "hardware, so fewer are held in that time.",
+        ),
+        curve=("max_pages", "flushes per page, of those with MIGRC off"),
+    ),
+)

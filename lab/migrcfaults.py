@@ -12,11 +12,12 @@ to the place where the switch leaves something out (COUNTERS).
 
 from __future__ import annotations
 
-import json
+import argparse
 import re
 import shlex
 import shutil
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -26,9 +27,12 @@ from typing import Any
 from lab import build, cache, guest, kept, ktap, scenario, selftests, topology
 from lab.build import KernelImage
 from lab.errors import LabError
+from lab.results import finish, ledger, study
+from lab.results.study import Column, Study
 from lab.selftests import Program
 from lab.topology import Topology
 
+NAME = "migrc-faults"
 SWITCHES = "/sys/kernel/debug/migrc"
 SEEDS = 10
 ENOUGH = 0.9
@@ -419,61 +423,6 @@ def _one(
     return row, clean
 
 
-def passed(row: dict[str, Any]) -> bool:
-    """Caught by enough of the seeds; the clean run met the same place, and passed."""
-    enough = row["caught"] > 0 and row["caught"] >= ENOUGH * row["seeds"]
-    return enough and row["clean"] and row["met"] > 0 and not row["problem"]
-
-
-def run(
-    seeds: int,
-    save: Path | None,
-    switches: list[str] | None = None,
-    *,
-    resume: bool = False,
-) -> bool:
-    """Every catch with so many seeds; True if all have passed()."""
-    kernels = {name: build.kernel(name) for name in ("torture", "debug")}
-    start = time.monotonic()
-    rows = []
-    done = kept.Kept("migrc-faults", resume=resume)
-    cleans: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for catch in CATCHES:
-        if switches and not set(switches) & set(catch.switches):
-            continue
-        # Those with the same test share its clean run.
-        key = (catch.program, catch.test, catch.seconds)
-        kernel = kernels[catch.flavour]
-        # What the test was built to, so that others may change.
-        test = cache.key([(selftests.programs(kernel, "migrc") / catch.program).read_bytes()])
-        one = partial(_one, kernel, catch, seeds, cleans.get(key))
-        # A guest that was lost is booted again next time.
-        row, cleans[key] = done.get(
-            [kernel.key, test, repr(catch), str(seeds)],
-            one,
-            worth=lambda found: not found[0]["problem"],
-        )
-        rows.append(row)
-        print(f"[migrc-faults] {_words(rows[-1])}", flush=True)
-    facts = {
-        "schema": 3,
-        "command": f"python -m lab migrc-faults --seeds {seeds}",
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "host": scenario.host_info(),
-        "kernels": {name: kernel.describe() for name, kernel in kernels.items()},
-        "timeout_s": TIMEOUT_S,
-        "seconds": round(time.monotonic() - start),
-        "resumed": done.resumed,
-        "rows": rows,
-    }
-    if save:
-        save.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(facts, indent=1) + "\n"
-        (save / "migrc-faults.json").write_text(text, encoding="utf-8")
-        (save / "migrc-faults.md").write_text(markdown(facts), encoding="utf-8")
-    return all(passed(row) for row in rows)
-
-
 def _faults(row: dict[str, Any]) -> str:
     return ", ".join(f"fault_{switch}" for switch in row["switch"].split("+"))
 
@@ -489,50 +438,147 @@ def _words(row: dict[str, Any]) -> str:
     )
 
 
-def _resumed(facts: dict[str, Any]) -> str:
-    resumed = facts.get("resumed")
-    return f", {resumed} of the rows in a run before, which was broken off" if resumed else ""
+# --- runs ----------------------------------------------------------------------
 
 
-def markdown(facts: dict[str, Any]) -> str:
-    """The result as a page."""
-    lines = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        "# What the tests of MIGRC find",
-        "",
-        f"`{facts['command']}` on the kernel `torture` (fault_freeze: `debug`), in "
-        f"{facts['seconds'] / 60:.0f} minutes"
-        f"{_resumed(facts)}.  "
-        "Each row is one",
-        "safety step that was left out by its switch in `/sys/kernel/debug/migrc/` (or two, where",
-        "either would do), and one selftest that must notice.  A run counts as caught if the",
-        f"test failed within {facts['timeout_s']} s, and said",
-        "that it did so for the reason that it is for.  The median is that of the whole program,",
-        "in seconds of a guest with four CPUs on whatever the host had left.",
-        "",
-        "Clean: the same test without the switch passed.  It was given as many seconds as each",
-        "broken run, and goes on for as long; broken runs end when they have found something.",
-        "Met: what the counter rose by in the clean run, which shows that the test has come to",
-        "where the switch leaves something out.  (Callers who may not defer have no counter; for",
-        "`fault_reason` it is pages that they have migrated.)",
-        "",
-        f"Good: caught in at least {ENOUGH:.0%} of the runs, clean passed, and met is above 0.",
-        "",
-        "| switch | test | run s | caught | median s | clean passes | counter | met | good |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+def failures(row: dict[str, Any]) -> list[str]:
+    """Why it says nothing that a test has caught its switch."""
+    found = [] if row["clean"] else ["the test does not pass without the switch either"]
+    if not row["met"]:
+        found.append(f"the test has not come to where the switch counts: {row['counter']} is 0")
+    return found + ([row["problem"]] if row["problem"] else [])
+
+
+def passed(row: dict[str, Any]) -> bool:
+    """Caught by enough of the seeds; the clean run met the same place, and passed."""
+    return caught_enough(row) and not failures(row)
+
+
+def caught_enough(row: dict[str, Any]) -> bool:
+    return bool(row["caught"] > 0 and row["caught"] >= ENOUGH * row["seeds"])
+
+
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A line for each switch and the test that must catch it."""
+    flavours = {(one.switch, f"{one.program} {one.test}"): one.flavour for one in CATCHES}
+    found = []
     for row in facts["rows"]:
-        median = "-" if row["median_s"] is None else str(row["median_s"])
-        note = f" ({row['problem']})" if row["problem"] else ""
-        lines.append(
-            f"| {_faults(row)} | `{row['test']}` | {row['seconds']} | "
-            f"{row['caught']} of {row['seeds']} | {median} | {'yes' if row['clean'] else 'NO'} | "
-            f"{row['counter']} | {row['met']} | {'yes' if passed(row) else 'NO'}{note} |"
+        goal = ledger.Goal(
+            "caught",
+            finish.verdict(caught_enough(row)),
+            row["caught"] / row["seeds"],
+            ENOUGH,
+            f"{row['test']} caught {_faults(row)} in {row['caught']} of {row['seeds']} runs; "
+            f"{row['counter']} rose by {row['met']} in the clean one",
         )
-    lines += ["", "No switch makes these fail:", "", "| test | because |", "|---|---|"]
-    lines += [
-        f"| `{program} {test}` | {why} |"
-        for program, tests in UNBROKEN.items()
-        for test, why in tests.items()
-    ]
-    return "\n".join(lines) + "\n"
+        figures = {
+            "caught": row["caught"],
+            "seeds": row["seeds"],
+            "given_s": row["seconds"],
+            "median_s": row["median_s"],
+            "met": row["met"],
+            "clean": row["clean"],
+        }
+        flavour = flavours.get((row["switch"], row["test"]), "torture")
+        found.append(
+            ledger.Run(
+                f"{row['switch']}, {row['test'].split()[1]}",
+                figures,
+                facts["kernels"][flavour],
+                goals=[goal],
+                checks=failures(row),
+            )
+        )
+    return found
+
+
+# --- all together --------------------------------------------------------------
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of each catch ({SEEDS})")
+    parser.add_argument("switch", nargs="*", help="default: all")
+    finish.add_resume(parser)
+
+
+def _run(args: argparse.Namespace) -> bool:
+    """Every catch with so many seeds; True if all have passed()."""
+    kernels = {name: build.kernel(name) for name in ("torture", "debug")}
+    began = time.time()
+    rows = []
+    done = kept.Kept(NAME, resume=args.resume)
+    cleans: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for catch in CATCHES:
+        if args.switch and not set(args.switch) & set(catch.switches):
+            continue
+        # Those with the same test share its clean run.
+        key = (catch.program, catch.test, catch.seconds)
+        kernel = kernels[catch.flavour]
+        # What the test was built to, so that others may change.
+        test = cache.key([(selftests.programs(kernel, "migrc") / catch.program).read_bytes()])
+        one = partial(_one, kernel, catch, args.seeds, cleans.get(key))
+        # A guest that was lost is booted again next time.
+        row, cleans[key] = done.get(
+            [kernel.key, test, repr(catch), str(args.seeds)],
+            one,
+            worth=lambda found: not found[0]["problem"],
+        )
+        rows.append(row)
+        print(f"[{NAME}] {_words(rows[-1])}", flush=True)
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernels={name: kernel.describe() for name, kernel in kernels.items()},
+        timeout_s=TIMEOUT_S,
+        resumed=done.resumed,
+        rows=rows,
+    )
+    whole = args.seeds >= SEEDS and not args.switch
+    good = finish.finish(STUDIES[0], facts, runs(facts), whole=whole)
+    return good and all(passed(row) for row in rows)
+
+
+def unbroken_notes() -> tuple[str, ...]:
+    """UNBROKEN by reason."""
+    tests: dict[str, list[str]] = {}
+    for program, known in UNBROKEN.items():
+        for test, why in known.items():
+            tests.setdefault(why, []).append(f"{program} {test}")
+    return tuple(
+        f"No switch makes these fail: {', '.join(names)}. Why: {why}."
+        for why, names in tests.items()
+    )
+
+
+STUDIES = (
+    Study(
+        name=NAME,
+        title="MIGRC: what its tests find when a safety step is left out",
+        what="Each switch in /sys/kernel/debug/migrc/ leaves out one step that keeps MIGRC safe. "
+        "The selftest that guards the step must fail, and say why, in nine of ten runs.",
+        columns=(
+            Column("caught", "caught"),
+            Column("seeds", "of runs"),
+            Column("median_s", "median s", "{:.2f}"),
+            Column("given_s", "may take s"),
+            Column("clean", "passes when clean"),
+            Column("met", "counter in the clean run"),
+        ),
+        minutes=50,
+        run=_run,
+        groups=study.MIGRC,
+        arguments=arguments,
+        notes=(
+            f"A run counts as caught if the test failed within {TIMEOUT_S} s for the reason that "
+            "it is for.",
+            "Two switches are set where either step would do.",
+            "Clean is the same test without the switch, for as long. Its counter shows that the "
+            "test has come to where the switch leaves something out.",
+            "Callers who may not defer have no counter: for 'reason' it is the pages that they "
+            "have migrated.",
+            "All but 'freeze' run on the kernel torture; 'freeze' needs the debug kernel.",
+            *unbroken_notes(),
+        ),
+        flavour="torture",
+    ),
+)

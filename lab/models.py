@@ -16,23 +16,24 @@ for that; and once with each switch.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
-import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from lab import cache, report, run, scenario
+from lab import cache, run, scenario
 from lab.errors import LabError
+from lab.results import finish, ledger
+from lab.results.study import Column, Study
 
-NAME = "models"
 DIRECTORY = cache.PROJECT / "models" / "migrc"
 SHARED = "common.pml"
 INVARIANTS = tuple(f"I{number}" for number in range(1, 11))
@@ -289,69 +290,83 @@ def trail(model: Model, define: str) -> str:
         return run.output(argv, cwd=directory)
 
 
-def rows(outcomes: Sequence[Outcome], models: Sequence[Model]) -> list[list[str]]:
-    """A table of models, header first."""
-    table = [["model", "invariants", "states", "depth", "reached", "mutations found", "seconds"]]
-    for model in models:
-        mine = {outcome.define: outcome for outcome in outcomes if outcome.model == model.name}
-        reach, plain = mine["REACH"], mine[""]
-        mutated = [mine[switch.name] for switch in model.switches]
-        caught = sum(not outcome.failures() for outcome in mutated)
-        states = max(plain.states, mine["LIVE"].states if model.live else 0)
-        table.append(
-            [
-                model.name,
-                " ".join(model.checked),
-                f"{states:,}",
-                str(plain.depth),
-                f"{len(set(reach.found) & set(model.goals))} of {len(model.goals)}",
-                f"{caught} of {len(mutated)}",
-                f"{sum(outcome.seconds for outcome in mine.values()):.1f}",
-            ]
-        )
-    return table
+# --- runs ----------------------------------------------------------------------
 
 
-def markdown(facts: dict[str, Any], outcomes: Sequence[Outcome], models: Sequence[Model]) -> str:
-    """The page for docs/results."""
-    by_run = {(outcome.model, outcome.define): outcome for outcome in outcomes}
-    lines = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        f"# {NAME}",
-        "",
-        "The Promela models of MIGRC, `models/migrc`; its README says what they are about.",
-        "",
-        f"Verified {facts['date']} with `{facts['command']}` in {facts['seconds']:.0f} s: "
-        f"{facts['spin']}, {facts['compiler']}.",
-        "",
-        *report.markdown_rows(rows(outcomes, models)),
-        "",
-        "- States and depth are of the model as it is; every search is complete, without bit "
-        "state hashing or hash compaction.",
-        "- Reached: situations that a property is about, and that do come up.",
-        "- Found: a mutation for which the verifier finds a violation of each invariant that "
-        "the model names for it.",
-        *(f"- FAILED CHECK: {failure}" for failure in facts["failures"]),
-        "",
-        "| model | mutation | what it breaks | found |",
-        "|---|---|---|---|",
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A line for each model: its search, what it reaches, and its mutations."""
+    outcomes = [Outcome(**one) for one in facts["runs"]]
+    return [
+        _run_of({one.define: one for one in outcomes if one.model == name})
+        for name in dict.fromkeys(one.model for one in outcomes)
     ]
-    for model in models:
-        for switch in model.switches:
-            found = " ".join(sorted(by_run[model.name, switch.name].found)) or "nothing"
-            lines.append(f"| {model.name} | `{switch.name}` | {switch.text} | {found} |")
-    return "\n".join([*lines, ""])
 
 
-def verify_all(names: Sequence[str], save: Path | None, stream: TextIO = sys.stderr) -> bool:
-    """Every run of the models; a table, and with ``save`` its files; True if all is well."""
+def _run_of(mine: Mapping[str, Outcome]) -> ledger.Run:
+    plain, reach = mine[""], mine["REACH"]
+    searches = [plain, *([mine["LIVE"]] if "LIVE" in mine else [])]
+    mutated = [one for define, one in mine.items() if define.startswith("MUT_")]
+    caught = [one for one in mutated if not one.failures()]
+    reached = set(reach.found) & set(reach.expected)
+    figures = {
+        "states": max(one.states for one in searches),
+        "depth": plain.depth,
+        "reached": len(reached),
+        "situations": len(reach.expected),
+        "caught": len(caught),
+        "mutations": len(mutated),
+    }
+    good = finish.verdict(not any(one.failures() for one in searches))
+    goals = [
+        ledger.Goal("holds", good),
+        ledger.Goal(
+            "situations reached",
+            finish.verdict(not reach.failures()),
+            len(reached),
+            len(reach.expected),
+        ),
+        ledger.Goal(
+            "mutations found",
+            finish.verdict(len(caught) == len(mutated)),
+            len(caught),
+            len(mutated),
+        ),
+    ]
+    return ledger.Run(
+        plain.model,
+        figures,
+        goals=goals,
+        checks=[failure for one in mine.values() for failure in one.failures()],
+        seconds=sum(one.seconds for one in mine.values()),
+    )
+
+
+# --- all together --------------------------------------------------------------
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="default: all")
+    parser.add_argument(
+        "--trail", metavar="MODEL:SWITCH", help="print the counterexample of a mutation"
+    )
+
+
+def _named(known: Sequence[Model], name: str) -> Model:
+    for model in known:
+        if model.name == name:
+            return model
+    names = ", ".join(model.name for model in known)
+    raise LabError(f"there is no model {name!r}", f"there are: {names}")
+
+
+def _run(args: argparse.Namespace, stream: TextIO = sys.stderr) -> bool:
+    """Every run of the models; True if all is well."""
     known = load_all()
-    for name in names:
-        if name not in [model.name for model in known]:
-            raise LabError(
-                f"there is no model {name!r}", "there are: " + ", ".join(m.name for m in known)
-            )
-    models = [model for model in known if not names or model.name in names]
+    if args.trail:
+        name, _, switch = args.trail.partition(":")
+        print(trail(_named(known, name), switch))
+        return True
+    models = [_named(known, name) for name in dict.fromkeys(args.models)] or known
     began = time.time()
     total = sum(len(model.defines()) for model in models)
     outcomes: list[Outcome] = []
@@ -366,25 +381,39 @@ def verify_all(names: Sequence[str], save: Path | None, stream: TextIO = sys.std
                 file=stream,
                 flush=True,
             )
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "command": scenario.command_line(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
-        "seconds": round(time.time() - began, 1),
-        "host": scenario.host_info(),
-        "spin": run.output(["spin", "-V"]).strip(),
-        "compiler": run.output(["gcc", "--version"]).partition("\n")[0],
-        "runs": [dataclasses.asdict(outcome) for outcome in outcomes],
-        "failures": [failure for outcome in outcomes for failure in outcome.failures()],
-    }
-    report.print_rows(rows(outcomes, models), sys.stdout)
-    for failure in facts["failures"]:
-        print("FAILED CHECK: " + failure)
-    if save and models == known:
-        save.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(facts, indent=1) + "\n"
-        (save / f"{NAME}.json").write_text(text, encoding="utf-8")
-        (save / f"{NAME}.md").write_text(markdown(facts, outcomes, models), encoding="utf-8")
-    elif save:
-        print("some of the models: docs/results is left as it is")
-    return not facts["failures"]
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        spin=run.output(["spin", "-V"]).strip(),
+        compiler=run.output(["gcc", "--version"]).partition("\n")[0],
+        runs=[dataclasses.asdict(outcome) for outcome in outcomes],
+    )
+    return finish.finish(STUDIES[0], facts, runs(facts), whole=len(models) == len(known))
+
+
+STUDIES = (
+    Study(
+        name="models",
+        title="MIGRC: Promela models of its rules",
+        what="Spin searches all states of each model in models/migrc for a violation. It must "
+        "find one in each mutation of a model, and none in the model itself.",
+        columns=(
+            Column("states", "states"),
+            Column("depth", "depth"),
+            Column("reached", "situations reached"),
+            Column("situations", "of"),
+            Column("caught", "mutations found"),
+            Column("mutations", "of"),
+        ),
+        minutes=3,
+        run=_run,
+        arguments=arguments,
+        notes=(
+            "Every search is complete, without bit state hashing or hash compaction.",
+            "Situations are what a property is about. They must come up.",
+            "A mutation is found if each invariant that the model names for it is violated.",
+            "models/migrc/README.md says what the models are about. No kernel runs.",
+        ),
+        flavour="",
+    ),
+)

@@ -19,7 +19,7 @@ from typing import Any
 
 from lab import build, cache, guest, instruments, programs, scenario, topology
 from lab.errors import LabError
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
 NAME = "policycost"
@@ -86,7 +86,7 @@ def measure(_args: argparse.Namespace) -> bool:
         kernel=build.kernel("torture").describe(),
         rows=rows,
     )
-    return study.finish(STUDY, facts, runs(facts))
+    return finish.finish(STUDY, facts, runs(facts))
 
 
 STUDY = Study(

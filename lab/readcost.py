@@ -24,7 +24,7 @@ import time
 from typing import Any
 
 from lab import build, cache, guest, instruments, programs, scenario
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 from lab.scenario import Contender, Kernel, Machine, Measure, Process, Scenario
 
@@ -129,7 +129,7 @@ def check(rows: dict[int, dict[str, Figures]]) -> list[str]:
 
 def runs(facts: dict[str, Any]) -> list[ledger.Run]:
     """A run for each size of reads and contender."""
-    found = []
+    found: list[ledger.Run] = []
     for buf_kb, row in facts["rows"].items():
         base = per_read(row["base"])
         noise = abs(base - per_read(row["base-again"]))
@@ -214,7 +214,7 @@ def measure(_args: argparse.Namespace) -> bool:
         rows=rows,
         failures=check(rows),
     )
-    return study.finish(STUDY, facts, runs(facts))
+    return finish.finish(STUDY, facts, runs(facts))
 
 
 STUDY = Study(

@@ -16,8 +16,8 @@ Each run has its own boot.  Each seed has two runs without kmmscand, whose diffe
 the noise; "off" is their mean.  The three runs of a seed begin with another one each
 time.
 
-The study ``refault-broken`` is the test of the test: on the debug kernel kmmscand takes bits and tells
-nobody, and the result must get worse than with an intact kmmscand.
+The study ``refault-broken`` is the test of the test: on the debug kernel kmmscand takes bits and
+tells nobody, and the result must get worse than with an intact kmmscand.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lab import build, cache, guest, programs, scenario
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 from lab.scenario import Contender, Kernel, Machine, Measure, Process, Scenario
 
@@ -290,7 +291,7 @@ def name_of(lru: str, *, broken: bool) -> str:
     return NAME + ("-classic" if lru == "classic" else "") + ("-broken" if broken else "")
 
 
-def measure(lru: str, args: argparse.Namespace, *, broken: bool = False) -> bool:
+def measure(lru: str, broken: bool, args: argparse.Namespace) -> bool:
     """Run everything; True if the criterion holds."""
     setup = BROKEN if broken else SETUP
     seeds = args.seeds or setup.seeds
@@ -317,7 +318,7 @@ def measure(lru: str, args: argparse.Namespace, *, broken: bool = False) -> bool
         result=judge_broken(rows, slow_pages) if broken else judge(rows, slow_pages),
     )
     mine = next(one for one in studies() if one.name == name_of(lru, broken=broken))
-    study.finish(mine, facts, runs(facts), whole=seeds >= setup.seeds)
+    finish.finish(mine, facts, runs(facts), whole=seeds >= setup.seeds)
     return bool(facts["result"]["passed"])
 
 
@@ -392,10 +393,10 @@ def studies() -> Iterator[Study]:
             name=name_of(lru, broken=broken),
             title=title,
             what="A process reads more memory and files than both nodes have.  kmmscand scans as "
-            "often as it may and promotes nothing.  Counted are what comes back from swap and file.",
+            "often as it may and promotes nothing.  Counted is what comes back from swap and file.",
             columns=tuple(Column(key, text) for key, text in COLUMNS.items()),
             minutes=17 if not broken else 20,
-            run=lambda args, lru=lru, broken=broken: measure(lru, args, broken=broken),
+            run=partial(measure, lru, broken),
             groups=study.KMMSCAND,
             arguments=arguments,
             flavour="debug" if broken else "tiershift",

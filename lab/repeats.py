@@ -19,12 +19,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lab import build, cache, metrics, scenario
 from lab.errors import LabError
 from lab.kept import Kept
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
 TIMES = 5
@@ -149,7 +150,7 @@ def measure(name: str, args: argparse.Namespace) -> bool:
         turns=turns,
     )
     mine = next(one for one in studies() if one.name == f"repeats-{name}")
-    return study.finish(mine, facts, runs(facts), whole=args.times >= TIMES)
+    return finish.finish(mine, facts, runs(facts), whole=args.times >= TIMES)
 
 
 def _turn(spec: scenario.Scenario, contenders: list[str]) -> Turn:
@@ -216,7 +217,7 @@ def runs(facts: dict[str, Any]) -> list[ledger.Run]:
 
 def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--times", type=int, default=TIMES)
-    study.add_resume(command)
+    finish.add_resume(command)
 
 
 def studies() -> Iterator[Study]:
@@ -230,7 +231,7 @@ def studies() -> Iterator[Study]:
             "goal is for tiershift's figure divided by NUMA balancing's of the same turn.",
             columns=tuple(Column(key, title, form) for key, (title, form) in SHOWN.items()),
             minutes=TIMES * len(MODES) * item.measure.expected_s / 60,
-            run=lambda args, name=name: measure(name, args),
+            run=partial(measure, name),
             groups=study.KMMSCAND,
             arguments=arguments,
             notes=(

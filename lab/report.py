@@ -7,15 +7,12 @@ that does not exist is shown as "-", never as zero.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from html import escape
-from pathlib import Path
 from typing import Any, TextIO
 
 from lab import damon, topology
-from lab.errors import LabError
 from lab.metrics import (
     CLAIMED,
     KERNEL_INSN_NS,
@@ -24,7 +21,6 @@ from lab.metrics import (
     STEADY_ACCESSES,
     Row,
     against_numab2,
-    ratio_series,
 )
 
 COLOURS = ("#666666", "#c44e1e", "#1e6fc4", "#2e8b3d", "#8b3d8b", "#b8860b")
@@ -389,44 +385,56 @@ def print_table(result: dict[str, Any], stream: TextIO = sys.stdout) -> None:
     print(file=stream)
 
 
-def markdown(result: dict[str, Any]) -> str:
-    """The comparison as a page for docs/results."""
-    name = result["scenario"]
-    text = [
-        *_head(result),
-        *markdown_rows(_tables(result)[0]),
-        "",
-        *(f"- {line}" for line in notes(result)),
-        *(f"- **Failed check:** {failure}" for failure in result["failures"]),
-        "",
-    ]
-    if sweep_table(result):  # with too many lines for a plot
-        return "\n".join(text)
-    if any("access" in run for run in result["contenders"]):
-        text += [f"![hit ratio over time]({name}.svg)", ""]
-    if overhead_table(result):
-        text += ["## Overhead by kind of work", "", *markdown_rows(overhead_table(result)), ""]
-        if time_table(result):
-            text += [*markdown_rows(time_table(result)), ""]
-        text += [*(f"- {line}" for line in overhead_notes()), ""]
-        text += [f"![overhead by kind of work]({name}-overhead.svg)", ""]
-    if claim_table(result):
-        text += ["## Beside the claim of kmmscand's post", ""]
-        text += [*markdown_rows(claim_table(result)), ""]
-        text += [*(f"- {line}" for line in claim_notes()), ""]
-    return "\n".join(text)
+VERDICT = (
+    "hit_ratio_end",
+    "t90_best_s",
+    "promoted",
+    "hint_faults",
+    "app_per_page",
+    "all_per_page",
+    "app_kernel_per_op",
+    "ops",
+)
 
 
-def _head(result: dict[str, Any]) -> list[str]:
-    return [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        f"# {result['scenario']}",
-        "",
-        result["description"] + ".",
-        "",
-        f"Measured {result['date']} with `{result['command']}` in {result['seconds']:.0f} s.",
-        "",
-    ]
+def verdict(result: dict[str, Any]) -> str:
+    """What the comparison says, in a sentence."""
+    figures = {
+        run["mode"]: result["metrics"]["figures"][run["name"]]
+        for run in reversed(result["contenders"])
+    }
+    parts = []
+    ours, theirs = figures.get("tiershift", {}), figures.get("numab2", {})
+    mine, other = ours.get("hit_ratio_end"), theirs.get("hit_ratio_end")
+    if mine is not None and other is not None:
+        parts.append(
+            f"the fast tier serves {mine:.1%} of the accesses at the end with tiershift and "
+            f"{other:.1%} with NUMA balancing"
+        )
+    faults = ours.get("hint_faults"), theirs.get("hint_faults")
+    if None not in faults:
+        parts.append(f"applications take {faults[0]:,} hint faults instead of {faults[1]:,}")
+    known = any(f"{key}_noise" in ours for key in ("app_per_page", "all_per_page"))
+    noise = (
+        "" if known else "  Equal runs were not compared here, so small differences mean nothing."
+    )
+    return ("In this run " + ", and ".join(parts) + "." if parts else "Nothing to compare.") + noise
+
+
+def print_verdict(result: dict[str, Any], most: int, stream: TextIO = sys.stdout) -> None:
+    """At most so many rows, and a sentence."""
+    keys = {row.key: row.label for row in ROWS if row.key in VERDICT}
+    figures = result["metrics"]["figures"]
+    names = [run["name"] for run in result["contenders"]]
+    rows = [["", *names]]
+    for row in ROWS:
+        if row.key in keys and any(figures[name].get(row.key) is not None for name in names):
+            rows.append([row.label.strip(), *(cell(row, figures[name]) for name in names)])
+    print(f"\n{result['scenario']}: {result['description']}\n", file=stream)
+    print_rows(rows[: most + 1], stream)
+    print(f"\n{verdict(result)}", file=stream)
+    for failure in result["failures"]:
+        print(f"FAILED CHECK: {failure}", file=stream)
 
 
 def _svg_head(width: int, height: int) -> list[str]:
@@ -495,130 +503,7 @@ def chart(
     return "\n".join([*out, "</svg>", ""])
 
 
-def stack(plots: list[str], width: int = 760, height: int = 340) -> str:
-    """Plots of chart(), one below the other."""
-    out = _svg_head(width, height * len(plots))
-    for number, plot in enumerate(plots):
-        place = f'<svg y="{number * height}" width="{width}" height="{height}" '
-        out.append(plot.partition("\n")[2].replace("<svg ", place, 1).rstrip())
-    return "\n".join([*out, "</svg>", ""])
-
-
 def round_step(highest: float, most: int = 8) -> float:
     """A step of 1, 2 or 5 times a power of ten, of which ``most`` at most reach the highest."""
     power = 10.0 ** math.floor(math.log10(highest / most)) if highest > 0 else 1.0
     return next(power * n for n in (1, 2, 5, 10) if highest <= most * power * n)
-
-
-def bars(title: str, names: list[str], groups: list[tuple[str, list[float]]]) -> str:
-    """An SVG plot of horizontal bars: in each group one of each name, all to one scale each.
-
-    What a name means has its own scale, as it can be of another size than the others.
-    """
-    width, left, right, top, step, gap = 760, 200, 90, 62, 16, 8
-    tops = [max((values[n] for _, values in groups), default=0.0) for n in range(len(names))]
-    height = top + len(groups) * (step * len(names) + gap) + 12
-    out = [
-        *_svg_head(width, height),
-        f'<text x="12" y="20" font-size="14">{escape(title)}</text>',
-    ]
-    for number, name in enumerate(names):
-        at = 12 + number * 240
-        out.append(
-            f'<rect x="{at}" y="34" width="10" height="10" fill="{COLOURS[number + 1]}"/>'
-            f'<text x="{at + 14}" y="43">{escape(name)}</text>'
-        )
-    for row, (label, values) in enumerate(groups):
-        y = top + row * (step * len(names) + gap)
-        middle = y + step * len(names) / 2 + 4
-        out.append(
-            f'<text x="{left - 6}" y="{middle:.1f}" text-anchor="end">{escape(label)}</text>'
-        )
-        for number, value in enumerate(values):
-            length = (width - left - right) * value / tops[number] if tops[number] else 0.0
-            at = y + number * step
-            out.append(
-                f'<rect x="{left}" y="{at}" width="{length:.1f}" height="{step - 3}" '
-                f'fill="{COLOURS[number + 1]}"/>'
-                f'<text x="{left + length + 5:.1f}" y="{at + 11}">{value:,.2f}</text>'
-            )
-    return "\n".join([*out, "</svg>", ""])
-
-
-def svg(result: dict[str, Any]) -> str:
-    """The fast-tier hit ratio over time, one line per contender."""
-    lines = [
-        (run["name"], ratio_series(run["access"]))
-        for run in result["contenders"]
-        if "access" in run
-    ]
-    last = max((series[-1][0] for _, series in lines if series), default=1.0)
-    step = next((s for s in (1, 2, 5, 10, 20, 30, 60, 120, 300) if last / s <= 8), 600)
-    return chart(
-        f"{result['scenario']}: share of accesses served by the fast tier",
-        lines,
-        [(tick, f"{tick} s") for tick in range(0, int(last) + 1, step)],
-        [(tenth / 10, f"{tenth * 10} %") for tenth in range(0, 11, 2)],
-        last=last,
-        marks=times_of(result, "shift_s") | times_of(result, "swap_s"),
-    )
-
-
-def overhead_svg(result: dict[str, Any]) -> str:
-    """Kernel instructions beyond the baseline's, a stacked bar per contender and place."""
-    width, left, right, top, step = 760, 280, 70, 62, 22
-    bars = [
-        (f"{name}: {label}", {kind: max(0.0, kinds[kind][place] / MEGA) for kind in KINDS})
-        for name, kinds in result["metrics"]["overhead"].items()
-        for place, label in PLACES.items()
-    ]
-    bars = [(label, bar) for label, bar in bars if sum(bar.values()) >= LEAST]
-    scale = (width - left - right) / max((sum(bar.values()) for _, bar in bars), default=1.0)
-    height = top + step * len(bars) + 12
-    out = [
-        *_svg_head(width, height),
-        f'<text x="12" y="20" font-size="14">{escape(result["scenario"])}: million kernel '
-        "instructions more than without tiering (less counts as none)</text>",
-    ]
-    for number, label in enumerate(KINDS.values()):
-        at = 12 + number * 124
-        out.append(
-            f'<rect x="{at}" y="34" width="10" height="10" fill="{COLOURS[-1 - number]}"/>'
-            f'<text x="{at + 14}" y="43" font-size="10">{label}</text>'
-        )
-    for number, (label, bar) in enumerate(bars):
-        y, x = top + number * step, float(left)
-        out.append(f'<text x="{left - 6}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
-        for colour, value in zip(reversed(COLOURS), bar.values(), strict=True):
-            out.append(
-                f'<rect x="{x:.1f}" y="{y}" width="{value * scale:.1f}" height="16" '
-                f'fill="{colour}"/>'
-            )
-            x += value * scale
-        out.append(f'<text x="{x + 5:.1f}" y="{y + 13}">{sum(bar.values()):,.1f}</text>')
-    return "\n".join([*out, "</svg>", ""])
-
-
-def read(directory: Path, name: str) -> dict[str, Any]:
-    """A result as ``write`` left it."""
-    path = directory / f"{name}.json"
-    try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise LabError(f"no result of {name} in {directory}", "run all contenders") from error
-    return result
-
-
-def write(result: dict[str, Any], directory: Path) -> None:
-    """NAME.json, NAME.md and, where there is something to draw, the plots."""
-    directory.mkdir(parents=True, exist_ok=True)
-    name = result["scenario"]
-    (directory / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (directory / f"{name}.md").write_text(markdown(result), encoding="utf-8")
-    if sweep_table(result):
-        return
-    if any("access" in run for run in result["contenders"]):
-        (directory / f"{name}.svg").write_text(svg(result), encoding="utf-8")
-    if result["metrics"]["overhead"]:
-        path = directory / f"{name}-overhead.svg"
-        path.write_text(overhead_svg(result), encoding="utf-8")

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from lab import build, cache, ktap, scenario, selftests, topology
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 from lab.selftests import Program
 
@@ -69,7 +69,7 @@ def check(logs: dict[str, list[Log]]) -> list[str]:
 
 def runs(facts: dict[str, Any]) -> list[ledger.Run]:
     """A run for each group that was limited, in each turn."""
-    found = []
+    found: list[ledger.Run] = []
     for test, title in LIMITS.items():
         for turn, log in enumerate(facts["logs"][test], 1):
             for place, (pages, limit) in enumerate(log["limits"]):
@@ -120,7 +120,7 @@ def measure(args: argparse.Namespace) -> bool:
         logs=logs,
         failures=check(logs),
     )
-    return study.finish(STUDY, facts, runs(facts), whole=args.runs >= RUNS)
+    return finish.finish(STUDY, facts, runs(facts), whole=args.runs >= RUNS)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

@@ -10,19 +10,23 @@ stayed silent, the stressor succeeded and pages were really promoted.
 
 from __future__ import annotations
 
-import json
+import argparse
 import re
+import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from lab import build, cache, guest, kept, scenario, topology
 from lab.build import KernelImage
 from lab.errors import LabError
+from lab.results import finish, ledger, study
+from lab.results.study import Column, Study
 from lab.topology import Topology
 
+# What is recorded is of as long a time for each, or a longer one.
+SECONDS = 30
 # Machines with as much fast and as much slow memory.  The debug kernel takes 277 MiB of the
 # first node for itself (the shadow of KASAN).
 MACHINES = {
@@ -215,46 +219,7 @@ def script(torture: Torture, machine: Topology, seconds: int) -> str:
     return text
 
 
-def soak(
-    seconds: int,
-    save: Path,
-    names: Sequence[str] = (),
-    machines: Sequence[str] = (),
-    *,
-    resume: bool = False,
-) -> bool:
-    """Run every torture on every machine; write save/soak.json and soak.md; True if all good."""
-    kernel = build.kernel("debug")
-    rows = []
-    done = kept.Kept("soak", resume=resume)
-    for torture in TORTURES:
-        if names and torture.name not in names:
-            continue
-        for machine in machines or MACHINES:
-            title = f"[soak] {torture.name}, {machine}"
-            time_s = seconds * torture.longer
-            print(f"{title}: {time_s} s in the guest", flush=True)
-            parts = [kernel.key, repr(torture), machine, repr(MACHINES[machine]), RUN, str(time_s)]
-            one = partial(_one, kernel, torture, machine, time_s)
-            rows.append(done.get(parts, one, worth=lambda row: row["result"] == "ok"))
-            print(f"{title}: {rows[-1]['result']}", flush=True)
-    facts = {
-        "schema": 3,
-        "command": f"make soak SECONDS={seconds}",
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "host": scenario.host_info(),
-        "kernel": kernel.describe(),
-        "seconds_each": seconds,
-        "resumed": done.resumed,
-        "rows": rows,
-    }
-    save.mkdir(parents=True, exist_ok=True)
-    (save / "soak.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    (save / "soak.md").write_text(markdown(facts, rows), encoding="utf-8")
-    return all(row["result"] == "ok" for row in rows)
-
-
-def _one(kernel: KernelImage, torture: Torture, name: str, seconds: int) -> dict[str, object]:
+def _one(kernel: KernelImage, torture: Torture, name: str, seconds: int) -> dict[str, Any]:
     out_dir = cache.sub("runs") / f"soak-{name}-{torture.name}"
     machine = topology.load(name, **MACHINES[name])
     start = time.monotonic()
@@ -292,35 +257,111 @@ def _one(kernel: KernelImage, torture: Torture, name: str, seconds: int) -> dict
     }
 
 
-def markdown(facts: dict[str, object], rows: list[dict[str, object]]) -> str:
-    """The result as a page."""
-    longer = ", ".join(f"`{one.name}`" for one in TORTURES if one.longer == 2)
-    lines = [
-        "<!-- SPDX-License-Identifier: GPL-2.0 -->",
-        "# Soak",
-        "",
-        f"`{facts['command']}` on the debug kernel (KASAN, lockdep, DEBUG_VM, page table check,",
-        "page poisoning) with kmmscand on at a short period, with a whole CPU for the",
-        "scanner, MIGRC and its restore_readonly and batched unmapping on, and kmmscand and MIGRC",
-        "toggled every 7 s.",
-        "Each second the memory control group of stress-ng gets another memory.tier.max, also 0.",
-        "Good means: no kernel warning, stress-ng succeeded, which checks what it has written",
-        "(`--verify`), and pages were promoted.  Where no page was deferred the run says nothing",
-        "of MIGRC but that switching it did no harm.  Besides, in `faults` every fifth allocation",
-        "of kmmscand's threads fails (failslab, fail_page_alloc; so often they were told to),",
-        "in `files` somebody reads a file by read(2) and compares it (so often), page_cache on,",
-        "in `cpusets` cpuset.mems excludes the fast nodes or allows them (so often it changed),",
-        "and in `hotplug` blocks of the slow nodes go offline (so often they did) and come back.",
-        f"Twice as long as the others run {longer}.",
-        "",
-        "| torture | machine | stress-ng | pages promoted | deferred | besides | wall s | result |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        lines.append(
-            f"| {row['torture']} | {row['machine']} | `{row['stress-ng']}` | {row['promoted']} | "
-            f"{row['deferred']} | {row['beside'] or '-'} | {row['seconds']} | {row['result']} |"
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A line for each torture on each machine."""
+    found = []
+    for row in facts["rows"]:
+        good = row["result"] == "ok"
+        figures = {
+            "promoted": row["promoted"],
+            "deferred": row["deferred"],
+            "beside": row["beside"] or None,
+            "guest_s": facts["seconds_each"] * LONGER.get(row["torture"], 1),
+            "wall_s": row["seconds"],
+        }
+        found.append(
+            ledger.Run(
+                f"{row['torture']}, {row['machine']}",
+                figures,
+                facts["kernel"],
+                goals=[ledger.Goal("silent", finish.verdict(good))],
+                checks=[] if good else [row["result"]],
+                seconds=row["seconds"],
+            )
         )
-    if facts.get("resumed"):
-        lines += ["", f"{facts['resumed']} of the rows are of a soak that was broken off."]
-    return "\n".join(lines) + "\n"
+    return found
+
+
+LONGER = {one.name: one.longer for one in TORTURES}
+
+
+# --- all together --------------------------------------------------------------
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=int, default=SECONDS, help=f"of each torture ({SECONDS})")
+    parser.add_argument(
+        "--machine", action="append", default=[], choices=[*MACHINES], help="default: all"
+    )
+    parser.add_argument("torture", nargs="*", help="default: all")
+    finish.add_resume(parser)
+
+
+def _run(args: argparse.Namespace) -> bool:
+    """Every torture on every machine; True if all are good."""
+    for name in args.torture:
+        if name not in LONGER:
+            raise LabError(f"there is no torture {name!r}", f"there are: {', '.join(LONGER)}")
+    kernel = build.kernel("debug")
+    began = time.time()
+    rows = []
+    done = kept.Kept("soak", resume=args.resume)
+    for torture in TORTURES:
+        if args.torture and torture.name not in args.torture:
+            continue
+        for machine in args.machine or MACHINES:
+            title = f"[soak] {torture.name}, {machine}"
+            time_s = args.seconds * torture.longer
+            print(f"{title}: {time_s} s in the guest", flush=True)
+            parts = [kernel.key, repr(torture), machine, repr(MACHINES[machine]), RUN, str(time_s)]
+            one = partial(_one, kernel, torture, machine, time_s)
+            rows.append(done.get(parts, one, worth=lambda row: row["result"] == "ok"))
+            print(f"{title}: {rows[-1]['result']}", flush=True)
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        kernel=kernel.describe(),
+        seconds_each=args.seconds,
+        resumed=done.resumed,
+        rows=rows,
+    )
+    whole = not args.torture and not args.machine and args.seconds >= SECONDS
+    return finish.finish(STUDIES[0], facts, runs(facts), whole=whole)
+
+
+STUDIES = (
+    Study(
+        name="soak",
+        title="Torture of the debug kernel",
+        what="stress-ng runs on the debug kernel (KASAN, lockdep, DEBUG_VM, page table check, "
+        "poisoning) while kmmscand, MIGRC and batched unmapping work, and are toggled. The "
+        "kernel must stay silent, stress-ng must find what it has written, and pages must be "
+        "promoted.",
+        columns=(
+            Column("promoted", "pages promoted"),
+            Column("deferred", "deferred"),
+            Column("beside", "done besides, times"),
+            Column("guest_s", "guest s"),
+            Column("wall_s", "wall s"),
+        ),
+        minutes=60,
+        run=_run,
+        groups=tuple(dict.fromkeys(study.KMMSCAND + study.MIGRC + study.ZAP)),
+        arguments=arguments,
+        notes=(
+            "kmmscand has a short period and a whole CPU. It and MIGRC are toggled every 7 s; "
+            "MIGRC's restore_readonly is on.",
+            "Each second the memory control group of stress-ng gets another memory.tier.max, "
+            "also 0.",
+            "Where no page was deferred a run says nothing of MIGRC but that switching it did no "
+            "harm.",
+            "faults: every fifth allocation of kmmscand's threads fails. Besides counts how often "
+            "they were told to.",
+            "files: two programs read a file, which page_cache lets move, and compare it.",
+            "cpusets: cpuset.mems excludes the fast nodes and allows them again.",
+            "hotplug: blocks of the slow nodes go offline and come back.",
+            *(f"{one.name}: stress-ng {one.args}" for one in TORTURES),
+        ),
+        flavour="debug",
+    ),
+)

@@ -5,7 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab import compare, curves, policycost, readcost, refault, repeats, shares, thp, zap
+from lab import (
+    compare,
+    curves,
+    migrc_ab,
+    migrc_cost,
+    migrc_curve,
+    migrc_growth,
+    migrcfaults,
+    models,
+    policycost,
+    readcost,
+    refault,
+    repeats,
+    shares,
+    soak,
+    thp,
+    zap,
+)
 from lab.errors import LabError
 from lab.results.study import Study
 
@@ -21,6 +38,8 @@ def every() -> Iterator[Study]:
     yield policycost.STUDY
     yield readcost.STUDY
     yield zap.STUDY
+    for module in (migrc_ab, migrc_growth, migrc_cost, migrc_curve, migrcfaults, soak, models):
+        yield from module.STUDIES
 
 
 def named(name: str) -> Study:

@@ -70,7 +70,7 @@ def key_of(data: bytes) -> str:
     symbols = _symbols(data, sections)
     digest = hashlib.sha256()
     for section in sections:
-        if section.kind != SHT_NOBITS and section.kind != SHT_RELA and _is_code(section.name):
+        if section.kind not in (SHT_NOBITS, SHT_RELA) and _is_code(section.name):
             digest.update(section.name.encode() + b"\0")
             digest.update(data[section.offset : section.offset + section.size])
         elif section.kind == SHT_RELA and _is_code(sections[section.info].name):

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from lab import build, cache, scenario, selftests, topology
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 from lab.selftests import Program
 
@@ -101,7 +101,7 @@ def measure(_args: argparse.Namespace) -> bool:
         rows=rows,
         failures=check(rows, cases),
     )
-    return study.finish(STUDY, facts, runs(facts))
+    return finish.finish(STUDY, facts, runs(facts))
 
 
 STUDY = Study(

@@ -28,7 +28,7 @@ from typing import Any
 
 from lab import build, cache, guest, instruments, programs, scenario, topology
 from lab.errors import LabError
-from lab.results import ledger, study
+from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
 NAME = "zap"
@@ -384,7 +384,7 @@ def measure(_args: argparse.Namespace) -> bool:
         waits=waited,
         threads=threads,
     )
-    return study.finish(STUDY, facts, runs(facts))
+    return finish.finish(STUDY, facts, runs(facts))
 
 
 STUDY = Study(
@@ -428,9 +428,9 @@ STUDY = Study(
         "From kernel to kernel free lists and RCU differ by some percent.  So whether the switch "
         "costs anything is judged by the counts.",
         "Longest holds and stretches: munmap of 256 MiB of 4 KiB pages, or of 1 GiB of huge "
-        "pages.  Interrupts are not counted; each iteration of a string instruction is.  A stretch ends "
-        "where cond_resched() is called, as on a kernel without preemption.  The per-CPU lists "
-        "give back up to 2,016 pages under their lock, with and without batched unmapping.",
+        "pages.  Interrupts are not counted; each iteration of a string instruction is.  A stretch "
+        "ends where cond_resched() is called, as on a kernel without preemption.  The per-CPU "
+        "lists give back up to 2,016 pages under their lock, with and without batched unmapping.",
         f"threads: munmap of 256 MiB by threads, each its part, on {CPUS} CPUs that 2 cores "
         "emulate.  A hold begins when waiting is over.",
     ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`lab migrc` and `lab migrc-curve`: arithmetic and pages, from made-up counters.
+"""MIGRC's studies: arithmetic, verdicts and lines of the ledger, from made-up counters.
 
 And what runs in the guest, natively: settings that change while a job runs, and the job.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import FACTS, KERNEL, parsed, verdicts, written
 
 from lab import (
     agent,
@@ -26,13 +27,18 @@ from lab import (
     kept,
     metrics,
     migrc,
+    migrc_ab,
+    migrc_cost,
     migrc_curve,
+    migrc_growth,
     programs,
     report,
     scenario,
 )
 from lab.errors import LabError
 from lab.migrc import Row
+from lab.results import finish, ledger
+from lab.results.ledger import MET, MISSED, UNSEEN, Goal
 from lab.steps import Steps
 
 # --- flushes ---------------------------------------------------------------------
@@ -324,7 +330,30 @@ def test_lookup_refuses_nonsense(lookup: Path, args: tuple[str, ...], words: str
 # --- what is run -------------------------------------------------------------------
 
 RESTORED = ("writable", "readonly", "writable-again")
-RESTORE = migrc.RESTORE_GROUPS[0]
+RESTORE = migrc_cost.RESTORE_GROUPS[0]
+BOOTS = {
+    "migrc": migrc_ab.boots,
+    "migrc-cpu": migrc_ab.cpu_boots,
+    "migrc-growth": migrc_growth.boots,
+    "migrc-cost": migrc_cost.boots,
+}
+STUDIES = {
+    study.name: study
+    for module in (migrc_ab, migrc_growth, migrc_cost, migrc_curve)
+    for study in module.STUDIES
+}
+
+
+def test_studies_have_their_options() -> None:
+    assert set(STUDIES) == {*BOOTS, "migrc-curve"}
+    args = parsed(STUDIES["migrc-growth"], "--group", "4 CPUs", "--resume")
+    assert (args.group, args.contender, args.resume) == (["4 CPUs"], [], True)
+    assert not migrc.whole(args) and migrc.whole(parsed(STUDIES["migrc"]))
+    args = parsed(STUDIES["migrc-curve"], "--sizes", "512,1024")
+    assert (args.sizes, args.max_pages) == ([512, 1024], [*migrc_curve.MAX_PAGES])
+    for bad in ("0", "1,x", ""):
+        with pytest.raises(SystemExit):
+            parsed(STUDIES["migrc-curve"], "--sizes", bad)
 
 
 def test_every_run_is_a_job(tmp_path: Path) -> None:
@@ -333,7 +362,7 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
     fake.chmod(0o755)
     names = ("lookup", "pingpong", "respload", "labmark", "watch")
     built = {name: fake for name in names}
-    for name, make in migrc.RUNS.items():
+    for name, make in BOOTS.items():
         runs = make()
         assert runs, name
         keys = [(run.group, run.contender.name, run.round) for run in runs]
@@ -355,9 +384,9 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
             assert (switch == "1") == (
                 run.contender.name in ("on", "on-aged")
                 or run.contender.name.endswith(("-migrc", "-readonly"))
-                or run.group in migrc.RESTORE_GROUPS
+                or run.group in migrc_cost.RESTORE_GROUPS
             )
-    growth = migrc.growth_runs()
+    growth = migrc_growth.boots()
     assert [run.group for run in growth if run.contender.name == "base"] == [
         *("2 CPUs", "4 CPUs", "8 CPUs", "16 CPUs", "1 MB/s", "2 MB/s", "4 MB/s"),
         "4 CPUs not placed",
@@ -366,25 +395,25 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
     ages = {run.contender.settings.get(f"{flushes.MIGRC}max_age_ms") for run in growth}
     assert ages == {None, "100"}
     # Each round begins with another contender.
-    rounds = [run.contender.name for run in migrc.ab_runs(3)]
+    rounds = [run.contender.name for run in migrc_ab.boots(3)]
     assert len(rounds) == 8 + 7 + 7 and rounds.count("none") == 1
     assert rounds[1] == rounds[8] == "numab2" != rounds[15]
-    assert len(migrc.ab_runs()) == 8 + 7
+    assert len(migrc_ab.boots()) == 8 + 7
     # virtme-ng takes no directory with a comma in its name, and QEMU's plugins do not either.
-    assert not any("," in run.group + run.contender.name for run in migrc.growth_runs())
-    placed = {run.group: run.spec.placement is not None for run in migrc.growth_runs()}
+    assert not any("," in run.group + run.contender.name for run in migrc_growth.boots())
+    placed = {run.group: run.spec.placement is not None for run in migrc_growth.boots()}
     assert [group for group, there in placed.items() if not there] == ["4 CPUs not placed"]
-    first = [run.contender.name for run in migrc.cost_runs(4)[::4]][:4]
+    first = [run.contender.name for run in migrc_cost.boots(4)[::4]][:4]
     assert first == ["base", "base-again", "off", "on"]
-    costs = migrc.cost_runs(1)
+    costs = migrc_cost.boots(1)
     assert [
-        (run.contender.name, run.contender.mode, run.contender.settings[migrc.RESTORE])
+        (run.contender.name, run.contender.mode, run.contender.settings[migrc_cost.RESTORE])
         for run in costs
         if run.group == RESTORE
     ] == [(name, "tiershift", n) for name, n in zip(RESTORED, "010", strict=True)]
-    hinted = [run for run in costs if run.group == migrc.HINTED]
+    hinted = [run for run in costs if run.group == migrc_cost.HINTED]
     assert [run.contender.name for run in hinted] == ["off", "on", "off-again"]
-    assert {run.spec.workload.args[-1] for run in hinted} == {str(migrc.HINTED_WRITES)}
+    assert {run.spec.workload.args[-1] for run in hinted} == {str(migrc_cost.HINTED_WRITES)}
     save = [run.contender.name for run in costs if run.group == "bgsave"]
     assert save == ["base", "off", "on", "base-again"]
 
@@ -392,8 +421,8 @@ def test_every_run_is_a_job(tmp_path: Path) -> None:
 def test_lookup_scenario_tells_flushes() -> None:
     spec = scenario.load("lookup")
     assert spec.topology.load().vcpus == 16 and not spec.bench
-    assert {run.spec.topology.load().vcpus for run in migrc.cpu_runs()} == {4}
-    assert all(run.spec.measure.instruments == ["insn", "tlb"] for run in migrc.cpu_runs())
+    assert {run.spec.topology.load().vcpus for run in migrc_ab.cpu_boots()} == {4}
+    assert all(run.spec.measure.instruments == ["insn", "tlb"] for run in migrc_ab.cpu_boots())
     assert [c.name for c in spec.contender if c.kernel == "base"] == ["none", "numab2", "damon"]
     assert all(
         c.settings["/sys/kernel/mm/transparent_hugepage/enabled"] == "never" for c in spec.contender
@@ -403,7 +432,7 @@ def test_lookup_scenario_tells_flushes() -> None:
 
 
 def test_some_of_the_runs() -> None:
-    runs = migrc.growth_runs()
+    runs = migrc_growth.boots()
     assert len(migrc.choose(runs, [], [])) == len(runs)
     chosen = migrc.choose(runs, ["4 CPUs"], ["base"])
     assert [(run.group, run.contender.name) for run in chosen] == [("4 CPUs", "base")]
@@ -411,8 +440,6 @@ def test_some_of_the_runs() -> None:
         migrc.choose(runs, ["3 CPUs"], [])
     with pytest.raises(LabError, match="no contender 'maybe'"):
         migrc.choose(runs, [], ["maybe"])
-    with pytest.raises(LabError, match="no part 'all'"):
-        migrc.migrc(["all"], [], [], Path())
 
 
 def test_a_measurement_goes_on_where_it_was_broken_off(
@@ -460,7 +487,7 @@ def row(name: str, migrated: int, sent: int, half_sent: int | None = None, **mor
         "round": 1,
         "contender": name,
         "mode": "none" if name == "none" else "numab2",
-        "kernel": {"flavour": flavour, "release": "6.12", "key": "k", "base_version": "v"},
+        "kernel": {**KERNEL, "flavour": flavour},
         "settings": {} if base else {flushes.SWITCH: "1" if on else "0"},
         "date": "today",
         "seconds": 20.0,
@@ -471,6 +498,7 @@ def row(name: str, migrated: int, sent: int, half_sent: int | None = None, **mor
         "half": None if half_sent is None else flushes.of(delta(migrated // 2, half_sent)),
         "insn": {"user": 800_000, "app_kernel": 200_000, "all_kernel": 250_000, "ipi_wait": 5},
         "tlb": None,
+        "gave_up": None,
         "counters": counters,
     }
     return {**found, **more}
@@ -488,40 +516,65 @@ def ab(ours: int = 290, half: int = 40) -> list[Row]:
     ]
 
 
-def facts(name: str, rows: list[Row], **more: Any) -> dict[str, Any]:
-    return {
-        "command": "python -m lab migrc",
-        "date": "today",
-        "seconds": 1.0,
-        "host": {"qemu": "QEMU", "cpus": 2},
-        **migrc.derive(name, rows),
-        **more,
-    }
+def facts(rows: list[Row], name: str = "migrc") -> dict[str, Any]:
+    return {**FACTS, "name": name, "rows": rows}
+
+
+def judged(rows: list[Row], *, beyond: bool = True) -> list[Goal]:
+    return [goal for goals in migrc_ab.judge(rows, beyond=beyond).values() for goal in goals]
+
+
+def met(goals: list[Goal]) -> list[bool]:
+    assert all(goal.verdict in (MET, MISSED) for goal in goals)
+    return [goal.verdict == MET for goal in goals]
 
 
 def test_goal_of_the_comparison() -> None:
-    goals = migrc.judge_ab(ab())
-    assert [goal["met"] for goal in goals] == [True] * 11
-    assert "by 97.1%" in goals[0]["text"] and "by 99.2%" in goals[2]["text"]
-    assert "whatever has moved: less" in goals[4]["text"] and "by 97.1%" in goals[4]["text"]
-    assert "800 flushes sent for the same lookups, 90.0% of the pages" in goals[6]["text"]
-    assert "at least 900 (damon)" in goals[6]["text"]
+    goals = judged(ab())
+    assert met(goals) == [True] * 11
+    assert goals[0].value == pytest.approx(0.971) and goals[0].limit == 0.97
+    assert "by 97.1%" in goals[0].text and "by 99.2%" in goals[2].text
+    assert "whatever has moved: less" in goals[4].text and "by 97.1%" in goals[4].text
+    assert (goals[9].value, goals[9].limit) == (800, 900)
+    assert "800 flushes sent for the same lookups, 90.0% of the pages" in goals[9].text
+    assert "at least 900 (damon)" in goals[9].text
     # 97 % is not beyond 97 %; the second half is a goal of its own.
-    assert [goal["met"] for goal in migrc.judge_ab(ab(300, 40))][:4] == [False, False, True, True]
-    assert [goal["met"] for goal in migrc.judge_ab(ab(290, 150))][:4] == [True, True, False, False]
+    assert met(judged(ab(300, 40)))[:4] == [False, False, True, True]
+    assert met(judged(ab(290, 150)))[:4] == [True, True, False, False]
     rows = ab()
     rows[-1] = row("kmmscand-migrc", 10_000, 900, 400, mode="tiershift")
-    assert [goal["met"] for goal in migrc.judge_ab(rows)][6:8] == [False, False]
+    assert met(judged(rows))[9:] == [False, False]
     # With few CPUs there is less to save; the rest is judged all the same.
-    assert migrc.judge_ab(rows, beyond=False) == migrc.judge_ab(rows)[6:]
-    assert migrc.derive("migrc-cpu", rows)["goals"] == migrc.judge_ab(rows, beyond=False)
-    assert migrc.judge_ab(rows[:1]) == []
-    # Where nothing was migrated, nothing was saved.
+    assert judged(rows, beyond=False) == judged(rows)[6:]
+    assert judged(rows[:1]) == []
+    # Where nothing was migrated there is no share.
     rows[4] = row("numab2-migrc", 0, 0, 0)
-    assert not any(goal["met"] for goal in migrc.judge_ab(rows)[:4])
+    assert [goal.verdict for goal in judged(rows)[:4]] == [UNSEEN] * 4
 
 
-def test_rounds_count_as_one_run() -> None:
+def test_lines_of_the_comparison(tmp_path: Path) -> None:
+    rows = ab()
+    rows[4]["whole"]["forced"] = {"wp": 3, "gup": 0}
+    rows[4]["tlb"] = {"entries": 1024, "fills": 77, "flushes": 66, "switches": 55, "pages": 44}
+    study = STUDIES["migrc"]
+    lines = written(study, migrc_ab.runs(facts(rows)), tmp_path)
+    assert len(lines) == len(rows)
+    assert len(written(study, migrc_ab.runs(facts(rows, "migrc-cpu")), tmp_path)) == len(rows)
+    on = lines["lookup, numab2-migrc"]
+    assert (on.kernel, on.base, on.turn, on.checks) == ("tiershift k", "v", 0, [])
+    assert verdicts(on) == [MET] * 9 and verdicts(lines["lookup, kmmscand-migrc"]) == [MET] * 2
+    figures = on.figures
+    assert (figures["flushes"], figures["forced"], figures["tlb_fills"]) == (290, 3, 77)
+    assert (figures["deferred_share"], figures["all_kernel_per_page"]) == (0.9, 2.5)
+    assert figures["less_flushes"] == figures["less_flushes_per_1000"] == pytest.approx(0.971)
+    assert lines["lookup, damon"].figures["less_flushes_per_1000"] == pytest.approx(0.55)
+    # What does not exist is left out.
+    assert "less_flushes_per_1000" not in lines["lookup, none"].figures
+    assert "forced" not in lines["lookup, numab2"].figures
+    assert not {key for key in lines["lookup, numab2"].figures if key.startswith("less")}
+
+
+def test_rounds_count_as_one_run(tmp_path: Path) -> None:
     """A round in which little has moved must not weigh as much as one in which much has."""
     rows = ab()
     rows += [
@@ -533,24 +586,46 @@ def test_rounds_count_as_one_run() -> None:
     on = migrc.pooled(rows, "numab2-migrc")
     assert on and (on["whole"]["migrated"], on["whole"]["flushes"]) == (400_000, 1190)
     assert on["half"]["flushes_per_1000"] == 1000 * 140 / 200_000
+    # What was counted in the first round alone is not that of both.
+    assert on["insn"] is None and on["seconds"] == 40
     assert migrc.pooled(rows, "none") == rows[0] and migrc.pooled(rows, "other") is None
-    goals = migrc.judge_ab(rows)
+    goals = judged(rows)
     share = 1 - (1190 / 400) / (30_000 / 110)
-    assert f"by {share:.1%} (by round 97.1%, 99.9%)" in goals[0]["text"]
-    assert f"by {1 - 1190 / 30_000:.1%} (by round 97.1%, 95.5%)" in goals[4]["text"]
-    assert not goals[4]["met"]
+    assert f"by {share:.1%} (by round 97.1%, 99.9%)" in goals[0].text
+    assert f"by {1 - 1190 / 30_000:.1%} (by round 97.1%, 95.5%)" in goals[4].text
+    assert goals[4].verdict == MISSED
     # 1,500 flushes in two rounds are more than DAMON's 1,400.
-    assert "1,500 flushes sent for the same lookups in 2 rounds" in goals[6]["text"]
-    assert "at least 1,400 (damon)" in goals[6]["text"] and not goals[6]["met"]
+    assert "1,500 flushes sent for the same lookups in 2 rounds" in goals[9].text
+    assert "at least 1,400 (damon)" in goals[9].text and goals[9].verdict == MISSED
+    lines = written(STUDIES["migrc"], migrc_ab.runs(facts(rows)), tmp_path)
+    assert len(lines) == len(rows) + 4
+    both = lines["lookup, numab2-migrc, all rounds"]
+    assert both.figures["flushes"] == 1190 and verdicts(both)[4] == MISSED
+    assert not lines["lookup, numab2-migrc, 1"].goals
+    # Each round is compared with the other of the same round.
+    assert lines["lookup, numab2-migrc, 2"].figures["less_flushes"] == 0.955
+    assert "lookup, kmmscand-off, all rounds" not in lines
+    # What makes a round worthless makes them all.
+    rows[-3]["verified"] = False
+    lines = written(STUDIES["migrc"], migrc_ab.runs(facts(rows)), tmp_path)
+    assert lines["lookup, numab2-migrc, 2"].checks == ["the job did not verify its data"]
+    assert lines["lookup, numab2-migrc, 1"].checks == []
+    assert lines["lookup, numab2-migrc, all rounds"].checks == ["1 of its 2 runs do not count"]
     # A half that one round has not is not made up.
     rows[-4]["half"] = None
     base = migrc.pooled(rows, "numab2")
     assert base and base["half"] is None
-    shown = dict(migrc.tables(facts("migrc", rows)))
-    assert len(shown[""][0]) == 1 + 7 and len(shown["Each round"]) == 1 + 8
-    assert shown["Each round"][2][:4] == ["numab2@base, round 2", "10,000", "-", "20,000"]
-    assert "Each round" not in dict(migrc.tables(facts("migrc", ab())))
-    ET.fromstring(migrc.svg(facts("migrc", rows)))
+
+
+def test_nothing_deferred_in_any_round_is_zero() -> None:
+    """Counters that did not move are not in a row; a kernel without MIGRC has none."""
+    rows = [row("numab2-off", 1000, 10, round=n) for n in (1, 2)]
+    for one in rows:
+        one["counters"] = {key: n for key, n in one["counters"].items() if n}
+    both = migrc.pooled(rows, "numab2-off")
+    assert both and (both["whole"]["deferred"], both["whole"]["deferred_share"]) == (0, 0)
+    both = migrc.pooled([row("numab2", 1000, 10, round=n) for n in (1, 2)], "numab2")
+    assert both and both["whole"]["deferred"] is None
 
 
 def reclaim(
@@ -566,115 +641,84 @@ def reclaim(
 
 def test_no_more_reclaim() -> None:
     off = reclaim("numab2-off")
-    for change, met in (
-        ({"looked": 4200, "taken": 1050}, [True, True, True]),
-        ({"looked": 3000, "taken": 900}, [True, True, True]),
-        ({"looked": 4201}, [True, False, True]),
+    for change, good in (
+        ({"looked": 4200, "taken": 1050}, [MET, MET, MET]),
+        ({"looked": 3000, "taken": 900}, [MET, MET, MET]),
+        ({"looked": 4201}, [MET, MISSED, MET]),
         # What has been promoted needs room; what is kept must not need as much again.
-        ({"taken": 1400, "promoted": 1350}, [True, True, True]),
-        ({"taken": 1400, "promoted": 1300}, [False, True, True]),
-        ({"taken": 0}, [False, True, True]),
-        ({"swapped": 1}, [True, True, False]),
+        ({"taken": 1400, "promoted": 1350}, [MET, MET, MET]),
+        ({"taken": 1400, "promoted": 1300}, [MISSED, MET, MET]),
+        ({"taken": 0}, [UNSEEN, MET, MET]),
+        ({"swapped": 1}, [MET, MET, MISSED]),
     ):
         on = reclaim("numab2-migrc", **change)
-        assert [goal["met"] for goal in migrc.judge_ab([off, on])] == met
-    goals = migrc.judge_reclaim(reclaim("numab2-migrc", looked=5000, taken=1200), off)
-    assert "200, without MIGRC (numab2-off@tiershift) 0; " in goals[0]["text"]
-    assert "at most 60" in goals[0]["text"]
-    assert (
-        "page demoted 5.00, without MIGRC (numab2-off@tiershift) 4.00 (+25.0%)"
-        in (goals[1]["text"])
-    )
+        assert [goal.verdict for goal in judged([off, on])] == good
+    goals = migrc_ab.judge_reclaim(reclaim("numab2-migrc", looked=5000, taken=1200), off)
+    assert "200, without MIGRC (numab2-off@tiershift) 0; " in goals[0].text
+    assert "at most 60" in goals[0].text and (goals[0].value, goals[0].limit) == (200, 60)
+    assert "page demoted 5.00, without MIGRC (numab2-off@tiershift) 4.00 (+25.0%)" in goals[1].text
     # Without that contender it is the unmodified kernel, and with it not.
     base, on = reclaim("numab2", looked=9000), reclaim("numab2-migrc", looked=5000)
-    assert [goal["met"] for goal in migrc.judge_ab([base, on])][-3:] == [True] * 3
-    assert "(numab2@base) 9.00" in migrc.judge_ab([base, on])[-2]["text"]
-    assert not migrc.judge_ab([base, off, on])[-2]["met"]
+    assert met(judged([base, on])[-3:]) == [True] * 3
+    assert "(numab2@base) 9.00" in judged([base, on])[-2].text
+    assert judged([base, off, on])[-2].verdict == MISSED
     # Where nothing was demoted nothing is shown.
-    assert not any(goal["met"] for goal in migrc.judge_reclaim(row("on", 0, 0), off))
+    goals = migrc_ab.judge_reclaim(row("on", 0, 0), off)
+    assert {goal.verdict for goal in goals} == {UNSEEN}
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "words", "others"),
     [
-        ({"hash": "abd"}, "found other values"),
-        ({"ops": 998}, "not do the same work"),
-        ({"verified": False}, "did not verify"),
-        ({"settings": {flushes.SWITCH: "0"}}, "90000 pages were deferred"),
-        ({"settings": {}}, "90000 pages were deferred"),
+        ({"hash": "abd"}, "did not do the same work, or found other values", True),
+        ({"ops": 998}, "did not do the same work", True),
+        ({"verified": False}, "did not verify", False),
+        ({"settings": {flushes.SWITCH: "0"}}, "90000 pages were deferred", False),
+        ({"settings": {}}, "90000 pages were deferred", False),
+        ({"whole": {"deferred": None}}, "this kernel does not count deferrals", False),
     ],
 )
-def test_what_makes_a_comparison_worthless(change: dict[str, Any], words: str) -> None:
+def test_what_makes_a_comparison_worthless(
+    change: dict[str, Any], words: str, others: bool
+) -> None:
     rows = ab()
-    assert migrc.derive("migrc", rows)["failures"] == []
-    rows[4] |= change
-    assert any(words in failure for failure in migrc.derive("migrc", rows)["failures"])
-
-
-def test_kernel_without_migrc_is_not_measured_as_one_with_it() -> None:
-    rows = ab()
-    rows[4]["whole"]["deferred"] = None
-    assert (
-        "lookup, numab2-migrc: this kernel does not count deferrals"
-        in (migrc.derive("migrc", rows)["failures"])
-    )
-
-
-def test_page_of_the_comparison(tmp_path: Path) -> None:
-    rows = ab()
-    rows[4]["whole"]["forced"] = {"wp": 3, "gup": 0}
-    rows[4]["tlb"] = {"entries": 1024, "fills": 77, "flushes": 66, "switches": 55, "pages": 44}
-    made = facts("migrc", rows)
-    lines = {line[0].strip(): line[1:] for line in migrc.ab_table(rows)}
-    assert lines["flushes sent"][1:5] == ["10,000", "900", "10,200", "290"]
-    assert lines["less flushes per page than numab2@base"][1:5] == [
-        *("0.0%", "55.0%", "-1.0%", "97.1%")
-    ]
-    assert lines["less flushes per page than numab2@base"][0] == "-"
-    assert lines["less flushes in all than numab2@base"][4] == "97.1%"
-    assert lines["flushes forced, by place"] == [*"----", "wp 3", "-", "-"]
-    assert lines["fills of the model TLB, app CPUs"][4] == "77"
-    page = migrc.markdown(made)
-    assert "- Met: NUMA balancing, whole run" in page and "Not met" not in page
-    assert "1024 entries" in page and "Failed check" not in page
-    rows[4]["verified"] = False
-    assert "**Failed check:** lookup, numab2-migrc" in migrc.markdown(facts("migrc", rows))
-    ET.fromstring(migrc.svg(made))
-    migrc.write(made, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("migrc.json", "migrc.md", "migrc.svg")
-    ]
-    assert json.loads((tmp_path / "migrc.json").read_text())["goals"] == made["goals"]
+    assert not any(run.checks for run in migrc_ab.runs(facts(rows)))
+    rows[4] |= {**change, "whole": {**rows[4]["whole"], **change.get("whole", {})}}
+    checks = {run.cell: run.checks for run in migrc_ab.runs(facts(rows))}
+    assert any(words in check for check in checks["lookup, numab2-migrc"])
+    assert bool(checks["lookup, numab2"]) == others
 
 
 def grown() -> list[Row]:
     rows = []
-    for vcpus in migrc.VCPUS:
+    for vcpus in migrc_growth.VCPUS:
         for name, sent in (("base", 1000 * vcpus), ("on", 100)):
             rows.append(row(name, 100_000, sent, group=f"{vcpus} CPUs"))
     return rows
 
 
-def test_page_of_growth(tmp_path: Path) -> None:
-    made = facts("migrc-growth", grown())
-    lines = migrc.growth_table(made["rows"])
-    assert lines[1] == [
-        *("2 CPUs", "100,000", "100,000", "5,000", "5,000", "90.0%"),
-        *("20.00", "1.00", "95.0%", "300.00", "15.00", "95.0%"),
-        *("2,000", "100", "95.0%", "-", "-"),
-    ]
-    assert len(migrc.age_table(made["rows"])) == 1
-    aged = [*grown(), row("on-aged", 2000, 40, group="2 CPUs", settings=migrc.AGED)]
+def test_lines_of_growth(tmp_path: Path) -> None:
+    study = STUDIES["migrc-growth"]
+    lines = written(study, migrc_growth.runs(facts(grown())), tmp_path)
+    on = lines["2 CPUs, on"].figures
+    assert (on["migrated"], on["pages_per_s"], on["deferred_share"]) == (100_000, 5000, 0.9)
+    assert (on["flushes_per_1000"], on["less_flushes_per_1000"]) == (1, 0.95)
+    assert lines["2 CPUs, base"].figures["received_per_1000"] == 300
+    assert "half_less_flushes_per_1000" not in on
+    curves = {name: line.curve for name, line in lines.items() if line.curve}
+    assert len(curves) == 4
+    assert curves["by CPUs, sent, base"] == [(2, 20), (4, 40), (8, 80), (16, 160)]
+    assert curves["by CPUs, received, on"] == [(n, 15) for n in (2, 4, 8, 16)]
+    aged = [*grown(), row("on-aged", 2000, 40, group="2 CPUs", settings=migrc.ON)]
     aged[-1]["whole"] |= {"deferred": 1200, "drains": 30}
-    assert migrc.age_table(aged)[2] == [
-        *("2 CPUs, MIGRC on", "100", "2,000", "1,200", "30", "40", "40", "20.00", "300.00")
-    ]
-    assert len(lines) == 1 + len(migrc.VCPUS)
-    assert len(ET.fromstring(migrc.svg(made)).findall(".//{*}polyline")) == 4
-    migrc.write(made, tmp_path)
-    assert "(migrc-growth.svg)" in (tmp_path / "migrc-growth.md").read_text()
-    # One contender alone is shown as nothing.
-    assert len(migrc.growth_table(grown()[:1])) == 1
+    aged[3]["verified"] = False
+    lines = written(study, migrc_growth.runs(facts(aged)), tmp_path)
+    assert lines["2 CPUs, on-aged"].figures["deferred_per_drain"] == 40
+    assert lines["by CPUs, sent, on"].checks == ["1 of its 4 runs do not count"]
+    assert lines["by CPUs, sent, base"].checks == []
+    # One contender alone is compared with nothing, and makes no curve.
+    lines = written(study, migrc_growth.runs(facts(grown()[:1])), tmp_path)
+    assert [*lines] == ["2 CPUs, base"] and "less_flushes" not in lines["2 CPUs, base"].figures
 
 
 def cost(on: int, *, again: int = 1_000_000, off: int = 1_000_000, rounds: int = 3) -> list[Row]:
@@ -709,66 +753,81 @@ def refused(group: str, on: int, again: int = 1_000_000) -> list[Row]:
 @pytest.mark.parametrize(
     ("rows", "on", "off"),
     [
-        (cost(1_009_900), True, True),
-        (cost(1_010_100), False, True),
-        (cost(900_000), True, True),  # less is no harm
-        (cost(1_000_000, off=1_000_900), True, True),
-        (cost(1_003_000, off=1_002_000), True, False),
+        (cost(1_009_900), MET, MET),
+        (cost(1_010_100), MISSED, MET),
+        (cost(900_000), MET, MET),  # less is no harm
+        (cost(1_000_000, off=1_000_900), MET, MET),
+        (cost(1_003_000, off=1_002_000), MET, MISSED),
         # Equal runs differ by 4 %: the mean and its error decide, and one round has none.
-        (cost(1_005_000, again=1_040_000), True, True),
-        (cost(1_011_000, again=1_040_000), False, True),
-        (cost(1_005_000, again=1_040_000, rounds=1), False, True),
+        (cost(1_005_000, again=1_040_000), MET, MET),
+        (cost(1_011_000, again=1_040_000), MISSED, MET),
+        (cost(1_005_000, again=1_040_000, rounds=1), UNSEEN, MET),
     ],
 )
-def test_at_most_one_percent(rows: list[Row], on: bool, off: bool) -> None:
-    found = migrc.judge_cost(rows)["system call"]
-    assert (found["on_passed"], found["off_passed"]) == (on, off)
+def test_at_most_one_percent(rows: list[Row], on: str, off: str) -> None:
+    _, goals = migrc_cost.judge_moved(rows)
+    assert [goal.verdict for goal in goals] == [on, off]
 
 
 def test_at_most_one_percent_of_what_might_be_deferred() -> None:
-    found = migrc.judge_cost(refused("huge pages", 1_012_000, again=1_004_000))["huge pages"]
-    assert found["noise"] == pytest.approx(0.004)
-    assert found["on"]["total"] == pytest.approx(0.00998, abs=1e-5)
-    assert found["on_passed"] and "off" not in found
+    rows = refused("huge pages", 1_012_000, again=1_004_000)
+    found, goals = migrc_cost.judge_moved(rows)
+    assert found["noise"] == pytest.approx(0.004) and "off_more" not in found
+    assert found["more"] == goals[0].value == pytest.approx(0.00998, abs=1e-5)
+    assert [goal.verdict for goal in goals] == [MET]
+    # Without the other run that is off, and without pages, there is nothing to be said.
+    assert migrc_cost.judge_moved(rows[:2]) == migrc_cost.judge_moved([]) == ({}, [])
+    for one in rows:
+        one["whole"]["migrated"] = 0
+    assert migrc_cost.judge_moved(rows) == ({}, [])
+
+
+def costs(rows: list[Row], directory: Path) -> dict[str, ledger.Line]:
+    return written(STUDIES["migrc-cost"], migrc_cost.runs(facts(rows)), directory)
+
+
+def checks(rows: list[Row]) -> list[str]:
+    found = migrc_cost.runs(facts(rows))
+    return [
+        f"{run.cell}: {check}"
+        for run in found
+        for check in run.checks
+        if run.turn or "," in run.cell
+    ]
 
 
 def test_what_is_moved_was_looked_at_and_refused() -> None:
     rows = [*refused("all writable", 1), *refused("one thread", 1)]
     rows[1]["whole"] |= {"deferred": 7, "migrated": 7000}  # of libraries
-    assert migrc.check_refused(rows) == []
+    assert checks(rows) == []
     rows[1]["whole"]["skipped"]["write"] = 0
     rows[4]["whole"] |= {"deferred": 7, "migrated": 6999}
     # Off there is nothing to be seen.
     rows[0]["whole"]["skipped"]["write"] = 0
-    assert migrc.check_refused(rows) == [
+    assert checks(rows) == [
         "all writable, on: nothing was refused as write",
         "one thread, on: 7 pages were deferred",
     ]
-    assert set(migrc.check_refused(rows)) <= set(migrc.check(rows))
 
 
-def test_page_of_cost(tmp_path: Path) -> None:
-    still = [{**one, "group": "one thread"} for one in cost(1_002_000, rounds=1)]
-    for one in still:
-        one["whole"] = {**flushes.of(delta(0, 5)), "deferred": 0}
-    made = facts(
-        "migrc-cost", [*cost(1_020_000), *refused("huge pages", 1_004_000, 1_002_000), *still]
-    )
-    assert set(made["judged"]) == {"system call", "huge pages"}  # of one no page was migrated
-    lines = {line[0]: line[1:] for line in migrc.cost_table(made["judged"])}
-    assert lines["system call"] == ["+2.00%", "0.00%", "NOT MET", "+0.00%", "met", "0.00%"]
-    assert lines["huge pages"] == ["+0.30%", "-", "met", "-", "-", "0.20%"]
-    migrc.write(made, tmp_path)
-    page = (tmp_path / "migrc-cost.md").read_text()
-    assert "## Each run" in page and "system call, round 3: on" in page
-    assert "QEMU's icount" in page
-    assert not (tmp_path / "migrc-cost.svg").exists()
+def test_lines_of_cost(tmp_path: Path) -> None:
+    rows = [*cost(1_020_000), *refused("huge pages", 1_004_000, 1_002_000)]
+    lines = costs(rows, tmp_path)
+    assert len(lines) == len(rows) + 2
+    call = lines["system call"]
+    assert verdicts(call) == [MISSED, MET] and call.figures["more"] == 0.02
+    assert verdicts(lines["huge pages"]) == [MET] and "error" not in lines["huge pages"].figures
+    one = lines["system call, on, 3"].figures
+    assert (one["all_kernel_per_page"], one["app_per_op"]) == (1020, 1530)
+    assert call.kernel == "tiershift k" and call.checks == []
+    rows[4]["verified"] = False
+    assert costs(rows, tmp_path)["system call"].checks == ["1 of its 12 runs do not count"]
 
 
 def test_what_is_moved_is_fixed_work() -> None:
-    groups = migrc.cost_groups()
-    assert set(migrc.REFUSED) == set(groups) - set(migrc.RESTORE_GROUPS)
-    for group in migrc.REFUSED:
+    groups = migrc_cost.groups()
+    assert set(migrc_cost.REFUSED) == set(groups) - set(migrc_cost.RESTORE_GROUPS)
+    for group in migrc_cost.REFUSED:
         spec, contenders = groups[group]
         assert spec.measure.icount and all(one.mode == "none" for one in contenders)
     assert not groups[RESTORE][0].measure.icount
@@ -803,70 +862,81 @@ def restored(
         (restored(990_000, again=1_040_000), False),
         (restored(950_000, again=1_040_000), True),
         # Less in all, but not in each round
-        (restored(800_000, rounds=1) + [{**one, "round": 2} for one in restored(1_150_000)], False),
+        (
+            restored(800_000, rounds=1)
+            + [{**one, "round": 2} for one in restored(1_150_000, rounds=1)],
+            False,
+        ),
     ],
 )
-def test_is_restoring_read_only_a_win(rows: list[Row], win: bool) -> None:
-    goals = migrc.judge_restore(rows)
-    assert [goal["met"] for goal in goals] == [win]
-    assert f"{'a' if win else 'no'} net win" in goals[0]["text"]
-    # It is no cost of MIGRC, and needs all three.
-    assert migrc.judge_cost(rows) == {}
-    assert migrc.judge_restore([one for one in rows if one["contender"] != "writable"]) == []
-    found = migrc.derive("migrc-cost", rows)
-    assert (found["goals"], found["failures"]) == (goals, [])
+def test_is_restoring_read_only_a_win(rows: list[Row], win: bool, tmp_path: Path) -> None:
+    found, goals = migrc_cost.judge_restore(rows)
+    # It is no duty.
+    assert found["net_win"] == win and goals == []
+    assert (
+        migrc_cost.judge_restore([one for one in rows if one["contender"] != "writable"])[0] == {}
+    )
+    lines = costs(rows, tmp_path)
+    assert lines[RESTORE].figures["net_win"] == win
+    assert (lines[RESTORE].goals, lines[RESTORE].checks) == ([], [])
 
 
 def test_restoring_is_judged_where_pages_come_and_go() -> None:
     rows = restored(1_000_000, rounds=1)
     rows[0]["whole"]["demoted"] = 0
     rows[1]["counters"]["migrc_readonly"] = 999
-    assert migrc.check_restored(rows) == [
+    assert checks(rows) == [
         f"{RESTORE}, writable: nothing was demoted",
         f"{RESTORE}, readonly: only 999 pages came back read-only",
     ]
     # Where all is written there is little to be restored.
-    rows = [{**one, "group": migrc.RESTORE_GROUPS[1]} for one in rows[1:]]
-    assert migrc.check_restored(rows) == []
+    rows = [{**one, "group": migrc_cost.RESTORE_GROUPS[1]} for one in rows[1:]]
+    assert checks(rows) == []
 
 
 def pressed(name: str, taken: int, number: int = 1, **more: Any) -> Row:
     counters = {**delta(1000, 10), "pgsteal_kswapd": taken, "pgscan_kswapd": 2 * taken}
     counters |= {"pgdemote_kswapd": 700, "pswpout": 500, "pswpin": 500, **more}
-    made = row(name, 1000, 10, group=migrc.PRESSURE, counters=counters, insn=None)
+    made = row(name, 1000, 10, group=migrc_cost.PRESSURE, counters=counters, insn=None)
     return {**made, "round": number, "whole": flushes.of(counters)}
 
 
-def test_no_more_reclaim_where_memory_is_short() -> None:
+def pressure(rows: list[Row]) -> list[str]:
+    return [goal.verdict for goal in migrc_cost.judge_pressure(rows)[1]]
+
+
+def test_no_more_reclaim_where_memory_is_short(tmp_path: Path) -> None:
     rows = [
         pressed("off", 1000),
         pressed("on", 1040, pswpout=510, migrc_deferred=80),
         pressed("off-again", 990),
     ]
-    assert [goal["met"] for goal in migrc.judge_pressure(rows)] == [True] * 5
-    assert migrc.check_pressure(rows) == []
-    assert migrc.judge_pressure(rows[:2]) == []
+    assert pressure(rows) == [MET] * 5
+    assert checks(rows) == [] and pressure(rows[:2]) == []
+    lines = costs(rows, tmp_path)
+    assert verdicts(lines["pressure"]) == [MET] * 5
     # Instructions were not counted.
-    assert [line[-2:] for line in migrc.run_table(rows)[1:]] == [["-", "-"]] * 3
+    assert "app_per_op" not in lines["pressure, on"].figures
+    assert lines["pressure, on"].figures["swapped_out"] == 510
     rows[1] = pressed("on", 1050, pswpout=510, migrc_deferred=80)
-    assert [goal["met"] for goal in migrc.judge_pressure(rows)] == [False, False, True, True, True]
+    assert pressure(rows) == [MISSED, MISSED, MET, MET, MET]
     # Equal runs that differ by more do not help, and one round is too few to tell then.
     rows[2] = pressed("off-again", 1200)
-    assert [goal["met"] for goal in migrc.judge_pressure(rows)][:2] == [False, False]
+    assert pressure(rows)[:2] == [UNSEEN, UNSEEN]
     more = [{**one, "round": 2} for one in rows]
-    assert all(goal["met"] for goal in migrc.judge_pressure(rows + more))
-    assert "equal runs differ by 20.0%" in migrc.judge_pressure(rows + more)[0]["text"]
+    assert pressure(rows + more) == [MET] * 5
+    assert "equal runs differ by 20.0%" in migrc_cost.judge_pressure(rows + more)[1][0].text
     rows[0]["whole"]["swapped"] = 0
     rows[1]["whole"]["deferred"] = 0
-    assert migrc.check_pressure(rows) == [
+    assert checks(rows) == [
         "pressure, off: nothing was swapped, or nothing demoted",
         "pressure, on: nothing was deferred",
     ]
 
 
-def test_faults_under_balancing_are_told() -> None:
+def test_faults_under_balancing_are_told(tmp_path: Path) -> None:
     rows = [
-        row(name, 1000, 10, group=migrc.HINTED, counters={**delta(1000, 10), **counters})
+        row(name, 1000, 10, group=migrc_cost.HINTED, counters={**delta(1000, 10), **counters})
         for name, counters in (
             ("off", {"numa_hint_faults": 2000, "pgfault": 2100, "pgpromote_success": 400}),
             ("on", {"numa_hint_faults": 2000, "pgfault": 2500, "pgpromote_success": 500}),
@@ -875,17 +945,16 @@ def test_faults_under_balancing_are_told() -> None:
     ]
     for one in rows:
         one["whole"] = {**one["whole"], **flushes.of(one["counters"])}
+    keys = ("promoted", "hint_faults", "other_faults", "other_per_1000_promoted")
+    lines = costs(rows, tmp_path)
+    shown = [[line.figures.get(key) for key in keys] for line in lines.values()]
     # Without hint faults there is nothing to refer to.
-    assert [line[1:] for line in migrc.fault_table(rows)[1:]] == [
-        ["400", "2,000", "100", "250", "50"],
-        ["500", "2,000", "500", "1,000", "250"],
-    ]
-    shown = migrc.tables(migrc.derive("migrc-cost", rows))
-    assert shown[2] == ("Faults under NUMA balancing", migrc.fault_table(rows))
+    assert shown == [[400, 2000, 100, 250], [500, None, None, None], [500, 2000, 500, 1000]]
+    assert lines["hint faults, on"].figures["other_per_1000_hints"] == 250
     rows[1]["whole"]["deferred"] = 0
-    assert migrc.check_hinted(rows) == [
+    assert checks(rows) == [
         "hint faults, on: nothing was deferred",
-        "hint faults, off-again: there were none",
+        "hint faults, off-again: there were no hint faults",
     ]
 
 
@@ -896,49 +965,50 @@ def saving(name: str, sent: int = 400, number: int = 1, **whole: Any) -> Row:
     return made
 
 
+def saved(rows: list[Row]) -> list[str]:
+    return [goal.verdict for goal in migrc_cost.judge_bgsave(rows)[1]]
+
+
 def test_saving_flushes_nothing_more() -> None:
     rows = [saving("off"), saving("on"), saving("on", number=2)]
-    made = migrc.derive("migrc-cost", rows)
-    assert made["failures"] == [] and made["judged"] == {}
-    assert [goal["met"] for goal in made["goals"]] == [True] * 3
+    assert checks(rows) == [] and saved(rows) == [MET] * 3
     for whole, number in (
         ({"deferred": 1}, 0),
         ({"forced": {"wp": 1, "gup": 0}}, 1),
         ({"drains": 1}, 2),
     ):
-        goals = migrc.judge_bgsave([saving("on"), saving("on", number=2, **whole)])
-        assert [goal["met"] for goal in goals] == [number != n for n in range(3)]
+        found = saved([saving("on"), saving("on", number=2, **whole)])
+        assert found == [MISSED if number == n else MET for n in range(3)]
 
 
 @pytest.mark.parametrize(
-    ("again", "off", "on", "met"),
+    ("again", "off", "on", "good"),
     [
-        (1000, 1000, 1009, [True, True]),
-        (1000, 1011, 500, [False, True]),
+        (1000, 1000, 1009, [MET, MET]),
+        (1000, 1011, 500, [MISSED, MET]),
         # Equal runs differ by 5 %, to whatever side; each is compared with the mean of both.
-        (950, 1020, 1030, [True, False]),
-        (1050, 1080, 1070, [False, True]),
+        (950, 1020, 1030, [MET, MISSED]),
+        (1050, 1080, 1070, [MISSED, MET]),
     ],
 )
-def test_saving_with_no_extra_flush(again: int, off: int, on: int, met: list[bool]) -> None:
+def test_saving_with_no_extra_flush(again: int, off: int, on: int, good: list[str]) -> None:
     rows = [
         saving(name, sent, number)
         for number in (1, 2)
         for name, sent in (("base", 1000), ("off", off), ("on", on), ("base-again", again))
     ]
-    goals = migrc.judge_bgsave(rows)
-    assert [goal["met"] for goal in goals] == [True] * 3 + met
+    assert saved(rows) == [MET] * 3 + good
     # A round that is not complete does not count, and one run of the unmodified kernel
     # tells nothing of the noise.
-    assert migrc.judge_bgsave(rows[:-1])[3:] == migrc.judge_bgsave(rows[:4])[3:] != []
-    assert len(migrc.judge_bgsave(rows[:3])) == 3
+    assert saved(rows[:-1])[3:] == saved(rows[:4])[3:] != []
+    assert len(saved(rows[:3])) == 3
 
 
 def test_saving_must_have_saved_and_swapped() -> None:
     idle, full = saving("off"), saving("on")
     idle["saves"] = 0
     full["counters"] = {}
-    assert migrc.check_bgsave([idle, full]) == [
+    assert checks([idle, full]) == [
         "bgsave, off: Redis saved nothing",
         "bgsave, on: nothing was swapped",
     ]
@@ -974,7 +1044,7 @@ def curve_row(saved: dict[tuple[int, int], int], **more: Any) -> migrc_curve.Row
 
     return {
         "size_mb": 512,
-        "kernel": {"flavour": "tiershift", "release": "6", "key": "k", "base_version": "v"},
+        "kernel": KERNEL,
         "date": "today",
         "seconds": 100.0,
         "free_mb": 160,
@@ -1093,28 +1163,84 @@ def test_size_with_a_step_that_is_not_complete_breaks_the_curve_off(
         measure()
 
 
-def test_page_of_the_curve(tmp_path: Path) -> None:
+def test_lines_of_the_curve(tmp_path: Path) -> None:
     rows = [curve_row(SAVED), curve_row(SAVED, size_mb=8192)]
-    made = {
-        **{"command": "make migrc-curve", "date": "today", "seconds": 1.0, "rows": rows},
-        **{"host": {"qemu": "QEMU", "cpus": 2}, "resumed": 1},
-    }
-    migrc_curve.write(made, tmp_path)
-    page = (tmp_path / "migrc-curve.md").read_text()
-    assert "## Fast node of 8192 MiB" in page and "(migrc-curve.svg)" in page
-    assert page.count("kswapd had given up 3 times") == 2
-    assert "1 of the 2 sizes had been measured before" in page
-    assert "are 128 pages and 100 ms (flushes 95.5% less, at most 100 KiB seen held)" in page
-    line = next(line for line in page.splitlines() if line.startswith("| 128 pages, 100 ms"))
-    assert "| 4.50 | 95.5% |" in line and "cap 9,000" in line
-    assert "| 300.00 | pending 77 | 4.00 |" in line
-    line = next(line for line in page.splitlines() if line.startswith("| off-again"))
-    assert "| 4.00 |" in line
-    tree = ET.parse(tmp_path / "migrc-curve.svg").getroot()
-    assert len(tree.findall("{*}svg")) == 2
-    assert len(tree.findall(".//{*}polyline")) == 4
-    rows[0]["steps"] = rows[0]["steps"][:3] + rows[0]["steps"][-1:]
-    assert len(ET.fromstring(migrc_curve.svg(rows)).findall("{*}svg")) == 1
+    study = STUDIES["migrc-curve"]
+    lines = written(study, migrc_curve.runs({**FACTS, "rows": rows}), tmp_path)
+    assert len(lines) == 2 * 3 + 1
+    size = lines["8192 MiB"]
+    assert (size.figures["off"], size.figures["off_again"]) == (99, 101)
+    assert (size.figures["enough_pages"], size.figures["enough_age_ms"]) == (128, 100)
+    assert (size.figures["revived"], size.seconds, size.checks) == (3, 100, [])
+    aged = lines["512 MiB, 100 ms"]
+    assert aged.curve == [(128, 0.045), (512, 0)]
+    assert aged.figures["less_128"] == pytest.approx(0.955)
+    assert (aged.figures["flushes_128"], aged.figures["held_kib_128"]) == (4.5, 100)
+    assert aged.figures["per_flush_128"] == 300 and "flushes_32" not in aged.figures
+    every = lines["all sizes"].figures
+    assert (every["enough_pages"], every["enough_flushes"], every["best_flushes"]) == (512, 0, 0)
+    table = migrc_curve.table(rows[0])
+    line = next(line for line in table if line[0] == "128 pages, 100 ms")
+    assert line[3:5] == ["4.50", "95.5%"] and line[7:10] == ["300.00", "pending 77", "4.00"]
+    assert [line[0] for line in table[1:3]] == ["off", "off-again"]
+    rows[0]["verified"] = False
+    lines = written(study, migrc_curve.runs({**FACTS, "rows": rows}), tmp_path)
+    for name in ("512 MiB", "512 MiB, 10 ms", "all sizes"):
+        assert len(lines[name].checks) == 1
+    assert lines["8192 MiB"].checks == []
+
+
+# --- what every study ends with ------------------------------------------------------
+
+
+def test_a_whole_study_is_recorded_and_a_part_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(ledger, "record", lambda name, *_: done.append(name))
+    study = STUDIES["migrc-growth"]
+    rows = grown()
+    assert finish.finish(study, facts(rows), migrc_growth.runs(facts(rows)))
+    assert done == ["migrc-growth"] and "16 CPUs, on" in capsys.readouterr().out
+    rows[1]["verified"] = False
+    made = migrc_growth.runs(facts(rows))
+    assert not finish.finish(study, facts(rows), made, whole=False, tables=[[["a", "b"]]])
+    said = capsys.readouterr().out
+    assert done == ["migrc-growth"] and finish.PART in said
+    assert "FAILED CHECK: 2 CPUs, on: the job did not verify its data" in said
+    assert "16 CPUs, on" not in said
+
+
+def test_runs_are_measured_chosen_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A study from its options to its lines, without a guest."""
+    monkeypatch.setattr(cache, "sub", lambda name: tmp_path / name)
+    monkeypatch.setattr(build, "kernel", lambda flavour: type("Kernel", (), {"key": flavour}))
+    recorded: dict[str, list[ledger.Run]] = {}
+    monkeypatch.setattr(
+        ledger, "record", lambda name, _facts, runs, _: recorded.update({name: runs})
+    )
+
+    def boot(one: migrc.Boot, _number: str, _progress: Any) -> Row:
+        base, mode = one.contender.kernel == "base", one.contender.mode
+        made = row(one.contender.name, 1000, 10, group=one.group, round=one.round, mode=mode)
+        return {**made, "kernel": {**KERNEL, "flavour": "base" if base else "tiershift"}}
+
+    monkeypatch.setattr(migrc, "_measure", boot)
+    assert STUDIES["migrc"].run(parsed(STUDIES["migrc"]))
+    assert len(recorded["migrc"]) == 15 + 7
+    said = capsys.readouterr().out
+    assert "missed: lookup, numab2-migrc, all rounds: NUMA balancing, whole run" in said
+    assert "FAILED CHECK" not in said
+    args = parsed(STUDIES["migrc"], "--contender", "numab2")
+    assert STUDIES["migrc"].run(args) and finish.PART in capsys.readouterr().out
+    study = STUDIES["migrc-growth"]
+    assert study.run(parsed(study)) and len(recorded["migrc-growth"]) == 17 + 4
+    study = STUDIES["migrc-cost"]
+    assert study.run(parsed(study, "--group", "system call")) is False
+    assert "migrc-cost" not in recorded
+    assert "FAILED CHECK: system call, on, 1: 900 pages were deferred" in capsys.readouterr().out
 
 
 # --- plots ---------------------------------------------------------------------------

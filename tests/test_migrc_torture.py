@@ -6,14 +6,17 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from outcomes import report
+from recorded import FACTS, KERNEL, parsed, verdicts, written
 
-from lab import agent, cache, guest, migrcfaults, selftests
+from lab import agent, build, cache, guest, migrcfaults, selftests
 from lab.build import KernelImage
 from lab.ktap import Case
 from lab.migrcfaults import APPEND, CATCHES, SWITCHES, Catch
+from lab.results import finish, ledger
 from lab.selftests import Program
 from lab.topology import Topology
 
@@ -168,7 +171,7 @@ def test_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path
 def test_more_broken_on_purpose_is_noticed(
     flavour: str, request: pytest.FixtureRequest, out_dir: Path
 ) -> None:
-    """Too long for `make test`: `make soak` runs it.  Each row one by one: lab migrc-faults."""
+    """Too long for `make test`: `make soak` runs it.  Row by row: lab study migrc-faults."""
     catches = tuple(catch for catch in CATCHES if catch.flavour == flavour)
     _assert_noticed(request.getfixturevalue(f"{flavour}_kernel"), catches, out_dir)
 
@@ -225,32 +228,94 @@ def test_a_failure_for_another_reason_does_not_count() -> None:
     assert not migrcfaults.caught(catch, "TAP version 13\n1..1\n# stale read\n", 137)
 
 
-def test_enough_seeds_a_clean_run_and_its_counter() -> None:
-    row = {"caught": 9, "seeds": 10, "clean": True, "met": 3, "problem": ""}
-    row |= {"switch": "wp", "test": "a b", "seconds": 30, "median_s": 1.5, "counter": "c"}
-    assert migrcfaults.passed(row)
-    one = {"seeds": 1, "caught": 1}
-    assert migrcfaults.passed({**row, **one})
-    for change in (
-        {"caught": 8},
-        {**one, "caught": 0},
-        {"clean": False},
-        {"met": 0},
-        {"problem": "the guest was lost"},
-    ):
-        assert not migrcfaults.passed({**row, **change})
-    facts = {"command": "x", "seconds": 60, "timeout_s": 60, "rows": [row, {**row, "met": 0}]}
-    lines = migrcfaults.markdown(facts).splitlines()
-    first, second = (line for line in lines if line.startswith("| fault_"))
-    assert first == "| fault_wp | `a b` | 30 | 9 of 10 | 1.5 | yes | c | 3 | yes |"
-    assert second.endswith("| c | 0 | NO |")
-    both = migrcfaults.markdown({**facts, "rows": [{**row, "switch": "unmap+wp"}]})
-    assert "\n| fault_unmap, fault_wp | `a b` |" in both
+ROW = {"caught": 9, "seeds": 10, "clean": True, "met": 3, "problem": ""}
+ROW |= {"switch": "wp", "test": "a_test b.c", "seconds": 30, "median_s": 1.5, "counter": "n"}
+FAULTS: dict[str, Any] = {
+    **FACTS,
+    "kernels": {name: {**KERNEL, "flavour": name} for name in ("torture", "debug")},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "check"),
+    [
+        ({}, ledger.MET, ""),
+        ({"seeds": 1, "caught": 1}, ledger.MET, ""),
+        ({"caught": 8}, ledger.MISSED, ""),
+        ({"seeds": 1, "caught": 0}, ledger.MISSED, ""),
+        ({"clean": False}, ledger.MET, "does not pass without the switch"),
+        ({"met": 0}, ledger.MET, "n is 0"),
+        ({"problem": "the guest was lost", "caught": 3}, ledger.MISSED, "the guest was lost"),
+    ],
+)
+def test_enough_seeds_a_clean_run_and_its_counter(
+    change: dict[str, Any], verdict: str, check: str, tmp_path: Path
+) -> None:
+    facts = {**FAULTS, "rows": [{**ROW, **change}]}
+    line = written(migrcfaults.STUDIES[0], migrcfaults.runs(facts), tmp_path)["wp, b.c"]
+    assert verdicts(line) == [verdict]
+    assert len(line.checks) == bool(check) and all(check in one for one in line.checks)
+    good = verdict == ledger.MET and not check
+    assert migrcfaults.passed({**ROW, **change}) == good
+
+
+def test_lines_of_what_is_caught(tmp_path: Path) -> None:
+    """Each catch has a line, with the kernel that it is for."""
+    rows = [
+        {**ROW, "switch": one.switch, "test": f"{one.program} {one.test}", "median_s": None}
+        for one in CATCHES
+    ]
+    lines = written(migrcfaults.STUDIES[0], migrcfaults.runs({**FAULTS, "rows": rows}), tmp_path)
+    assert len(lines) == len(CATCHES)
+    assert lines["freeze, kept.freeze"].kernel == "debug k"
+    both = lines["unmap+wp, unmap.in_flight.protect"]
+    assert both.kernel == "torture k" and "fault_unmap, fault_wp" in both.goals[0].text
+    assert both.figures == {"caught": 9, "seeds": 10, "clean": 1, "met": 3, "given_s": 30}
+
+
+def test_each_unbroken_test_is_told() -> None:
+    notes = " ".join(migrcfaults.unbroken_notes())
     assert all(
-        f"| `{program} {test}` |" in both
+        f"{program} {test}" in notes
         for program, tests in migrcfaults.UNBROKEN.items()
         for test in tests
     )
+
+
+def test_fewer_seeds_or_switches_are_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Kernel:
+        key = "k"
+
+        def describe(self) -> dict[str, str]:
+            return KERNEL
+
+    done: list[str] = []
+    cleans: list[object] = []
+
+    def one(_kernel: Kernel, catch: Catch, seeds: int, clean: object) -> tuple[Any, Any]:
+        cleans.append(clean)
+        caught = 0 if catch.switch == "cap" else seeds
+        test = f"{catch.program} {catch.test}"
+        made = {"switch": catch.switch, "test": test, "seeds": seeds, "caught": caught}
+        return {**ROW, **made}, {"passed": True}
+
+    for name in {catch.program for catch in CATCHES}:
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(cache, "sub", lambda name: tmp_path / name)
+    monkeypatch.setattr(build, "kernel", lambda _flavour: Kernel())
+    monkeypatch.setattr(selftests, "programs", lambda *_: tmp_path)
+    monkeypatch.setattr(migrcfaults, "_one", one)
+    monkeypatch.setattr(ledger, "record", lambda name, *_: done.append(name))
+    study = migrcfaults.STUDIES[0]
+    assert study.run(parsed(study, "unmap"))
+    assert finish.PART in capsys.readouterr().out and not done
+    # One that was not caught is no failed check, but no success either.
+    assert not study.run(parsed(study)) and done == ["migrc-faults"]
+    assert "missed: cap, limit.cap" in capsys.readouterr().out
+    # Those with the same test share its clean run.
+    assert any(clean == {"passed": True} for clean in cleans)
 
 
 def _names(source: str) -> set[str]:

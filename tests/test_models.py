@@ -9,14 +9,18 @@ which must be found), and each switch must violate the invariants that the model
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from recorded import FACTS, parsed, verdicts, written
 
 from lab import models
-from lab.cli import main
 from lab.errors import LabError
+from lab.results import finish, ledger
 
+STUDY = models.STUDIES[0]
 MODELS = {model.name: model for model in models.load_all()}
 README = (models.DIRECTORY / "README.md").read_text(encoding="utf-8")
 
@@ -142,9 +146,65 @@ def test_a_model_with_an_error_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_counterexample_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "--trail", "unmap:MUT_BATCHED"]) == 0
+    assert STUDY.run(parsed(STUDY, "--trail", "unmap:MUT_BATCHED"))
     steps = capsys.readouterr().out
     assert "text of failed assertion: assert(I" in steps
     assert "trail ends after" in steps
-    assert main(["models", "--trail", "unmap:MUT_NOTHING"]) == 1
-    assert "MUT_BATCHED" in capsys.readouterr().err
+    with pytest.raises(LabError) as error:
+        STUDY.run(parsed(STUDY, "--trail", "unmap:MUT_NOTHING"))
+    assert "MUT_BATCHED" in error.value.todo
+    with pytest.raises(LabError, match="no model 'unmapped'"):
+        STUDY.run(parsed(STUDY, "unmapped"))
+
+
+def test_some_of_the_models_are_not_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded: list[int] = []
+    monkeypatch.setattr(ledger, "record", lambda _n, _f, runs, _g: recorded.append(len(runs)))
+    monkeypatch.setattr(
+        models, "verify", lambda model, define: models.Outcome(**outcome(define, model=model.name))
+    )
+    assert STUDY.run(parsed(STUDY, "scanswitch"))
+    assert finish.PART in capsys.readouterr().out and not recorded
+    monkeypatch.setattr(models, "load_all", lambda: [MODELS["scanswitch"]])
+    assert STUDY.run(parsed(STUDY)) and recorded == [1]
+
+
+def outcome(define: str, expected: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """A run as JSON has it: lists."""
+    found: dict[str, Any] = {"model": "small", "define": define}
+    found |= {"expected": [*expected], "found": [*expected]}
+    found |= {"states": 100, "depth": 7, "complete": True, "unreached": [], "seconds": 1.5}
+    return {**found, **more}
+
+
+def test_lines_of_the_models(tmp_path: Path) -> None:
+    runs = [
+        outcome(""),
+        outcome("REACH", ["R_ONE", "R_TWO"], states=5),
+        outcome("LIVE", states=300),
+        outcome("MUT_A", ["I2", "I1"], complete=False),
+        outcome("MUT_B", ["cycle"]),
+    ]
+    line = written(STUDY, models.runs({**FACTS, "runs": runs}), tmp_path)["small"]
+    assert line.figures == {
+        **{"states": 300, "depth": 7, "reached": 2, "situations": 2},
+        **{"caught": 2, "mutations": 2},
+    }
+    assert (verdicts(line), line.checks, line.seconds) == ([ledger.MET] * 3, [], 7.5)
+    assert not line.kernel and (line.goals[2].value, line.goals[2].limit) == (2, 2)
+    for change, number, words in (
+        ({"found": ["I1"]}, 0, "I1 was found"),
+        ({"complete": False}, 0, "not complete"),
+        ({"unreached": ["a.pml:1: x"]}, 0, "never reached"),
+        ({"found": ["R_ONE"]}, 1, "R_TWO was not found"),
+        ({"complete": False}, 2, "LIVE: the search was not complete"),
+        ({"found": ["I1"]}, 3, "I2 was not found"),
+        ({"found": []}, 4, "MUT_B: cycle was not found"),
+    ):
+        wrong = [{**one, **change} if n == number else one for n, one in enumerate(runs)]
+        line = written(STUDY, models.runs({**FACTS, "runs": wrong}), tmp_path)["small"]
+        assert len(line.checks) == 1 and words in line.checks[0]
+        missed = {0: 0, 1: 1, 2: 0, 3: 2, 4: 2}[number]
+        assert verdicts(line) == [ledger.MISSED if n == missed else ledger.MET for n in range(3)]

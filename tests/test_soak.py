@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The soak's scripts and its page; the runs themselves are `make soak`."""
+"""The soak's scripts and its lines; the runs themselves are `make soak`."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
+from recorded import FACTS, KERNEL, parsed, verdicts, written
 
-from lab import kconfig, soak, topology
+from lab import build, cache, kconfig, soak, topology
+from lab.errors import LabError
+from lab.results import finish, ledger
 
 
 def test_machines_have_as_much_memory() -> None:
@@ -54,10 +59,45 @@ def test_kernel_has_migrc() -> None:
     }
 
 
-def test_page_of_the_soak() -> None:
-    row = {"torture": "vm", "machine": "two-sockets", "stress-ng": "--vm 3", "promoted": 54}
-    row |= {"deferred": 7, "beside": 0, "seconds": 82, "result": "ok"}
-    last = soak.markdown({"command": "make soak"}, [row]).splitlines()[-1]
-    assert last == "| vm | two-sockets | `--vm 3` | 54 | 7 | - | 82 | ok |"
-    resumed = soak.markdown({"command": "make soak", "resumed": 3}, [row])
-    assert resumed.endswith("\n\n3 of the rows are of a soak that was broken off.\n")
+ROW = {"torture": "fork", "machine": "two-sockets", "stress-ng": "--vm 3", "promoted": 54}
+ROW |= {"deferred": 7, "beside": 0, "seconds": 82, "result": "ok"}
+KERNEL_FACTS = {**FACTS, "kernel": {**KERNEL, "flavour": "debug"}, "seconds_each": 30}
+
+
+def test_lines_of_the_soak(tmp_path: Path) -> None:
+    bad = {**ROW, "torture": "vm", "result": "failed: nothing was promoted", "beside": 3}
+    facts = {**KERNEL_FACTS, "rows": [ROW, bad]}
+    lines = written(soak.STUDIES[0], soak.runs(facts), tmp_path)
+    good, failed = lines["fork, two-sockets"], lines["vm, two-sockets"]
+    assert good.figures == {"promoted": 54, "deferred": 7, "guest_s": 60, "wall_s": 82}
+    assert (verdicts(good), good.checks, good.kernel) == ([ledger.MET], [], "debug k")
+    assert (verdicts(failed), failed.checks) == ([ledger.MISSED], [bad["result"]])
+    assert (failed.figures["guest_s"], failed.figures["beside"]) == (30, 3)
+
+
+def test_only_all_of_the_soak_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Kernel:
+        key = "k"
+
+        def describe(self) -> dict[str, str]:
+            return KERNEL
+
+    def one(_kernel: Kernel, torture: soak.Torture, machine: str, _seconds: int) -> dict[str, Any]:
+        return {**ROW, "torture": torture.name, "machine": machine}
+
+    recorded: list[int] = []
+    monkeypatch.setattr(cache, "sub", lambda name: tmp_path / name)
+    monkeypatch.setattr(build, "kernel", lambda _flavour: Kernel())
+    monkeypatch.setattr(soak, "_one", one)
+    monkeypatch.setattr(ledger, "record", lambda _n, _f, runs, _g: recorded.append(len(runs)))
+    study = soak.STUDIES[0]
+    assert study.run(parsed(study))
+    assert recorded == [2 * len(soak.TORTURES)]
+    for argv in (["--seconds", "29"], ["--machine", "two-tier"], ["vm"]):
+        assert study.run(parsed(study, *argv))
+        assert finish.PART in capsys.readouterr().out
+    assert len(recorded) == 1
+    with pytest.raises(LabError, match="no torture 'vn'"):
+        study.run(parsed(study, "vn"))

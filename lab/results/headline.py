@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from lab.results import ledger
 
-COLUMNS = ("no tiering", "NUMA balancing", "DAMON", "tiershift")
-SCENARIO = dict(zip(COLUMNS, ("none", "numab2", "damon", "tiershift"), strict=True))
+COLUMNS = ("tiershift", "NUMA balancing", "DAMON", "no tiering")
+SCENARIO = dict(zip(COLUMNS, ("tiershift", "numab2", "damon", "none"), strict=True))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from lab import report
-from lab.results import headline, ledger, page, status
+from lab.results import headline, ledger, page
 from lab.results.status import State
 from lab.results.study import Study, goal_text, tables
 
@@ -29,7 +29,7 @@ th { background: #f5f5f5; font-weight: 600; }
 th:first-child, td:first-child { text-align: left; min-width: 9rem; max-width: 24rem;
                                  position: sticky; left: 0; background: #fff; }
 th:first-child { background: #f5f5f5; }
-.left td { text-align: left; }
+.left td, .left th { text-align: left; }
 .chip { display: inline-block; padding: 0 .5em; margin: 1px 2px; border-radius: .7em; color: #fff;
         font-size: 12px; white-space: nowrap; }
 .met { background: var(--met); } .missed { background: var(--missed); }
@@ -38,7 +38,8 @@ th:first-child { background: #f5f5f5; }
 .small { font-size: 12px; color: #555; overflow-wrap: anywhere; }
 .goals { padding-left: 1.2em; } svg { max-width: 100%; height: auto; }
 details > summary { cursor: pointer; }
-@media (max-width: 40rem) { body { padding: .6rem; font-size: 14px; }
+@media (max-width: 40rem) { body { padding: .6rem; font-size: 14px; } table { font-size: 11px; }
+  th, td { padding: .2em .3em; }
   th:first-child, td:first-child { position: static; max-width: 12rem; } }
 """
 CLASSES = {ledger.MET: "met", ledger.MISSED: "missed", ledger.UNSEEN: "unseen"}
@@ -87,7 +88,10 @@ def _matrix(
             f"<td>{''.join(chips) or 'no goal'}</td></tr>"
         )
     head = "<tr><th>study</th><th>state</th><th>goals</th></tr>"
-    return f'<div class="scroll"><table class="left"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table class="left"><thead>{head}</thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def _curve(study: Study, lines: Iterable[ledger.Line]) -> str:
@@ -185,8 +189,3 @@ def document(
             "",
         ]
     )
-
-
-def states_of(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> dict[str, State]:
-    """As lab/results/status.py has them."""
-    return status.states(studies, lines)

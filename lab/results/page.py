@@ -64,8 +64,8 @@ def markdown(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> str:
             "`lab report` writes this page from `results/ledger.ndjson`, and with it an HTML file "
             "that has every table, curve and state.  Nothing here is written by hand.",
             "",
-            "Guests are emulated (QEMU TCG).  Counts are exact.  Seconds are no speed of hardware.  "
-            "A single run has no verdict; goals are of repeated or exact measurements.",
+            "Guests are emulated (QEMU TCG).  Counts are exact.  Seconds are no speed of "
+            "hardware.  A single run has no verdict; goals are of repeated or exact measurements.",
             "",
             "## Headline",
             "",

@@ -4,26 +4,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from lab import report
 from lab.results import ledger
 
 # Groups of objects (linux/ROOM/room.toml) whose code a study of a mechanism depends on
 KMMSCAND = ("mm/tier/", "mm/demote.o", "mm/migrate.o", "mm/vmscan.o")
 MIGRC = ("mm/migrc/", "mm/migrate.o", "mm/rmap.o", "mm/memory.o")
 ZAP = ("mm/zap_batch.o", "mm/memory.o", "mm/mmu_gather.o", "mm/page_alloc.o", "mm/memcontrol.o")
-
-NOT_WHOLE = "not the whole study: the ledger is left as it is"
-
-
-def add_resume(command: argparse.ArgumentParser) -> None:
-    """--resume, for measurements that keep their parts (lab/kept.py)."""
-    text = "go on with one that was broken off: what is done on the same kernel is not done again"
-    command.add_argument("--resume", action="store_true", help=text)
 
 
 @dataclass(frozen=True)
@@ -73,23 +63,42 @@ class Study:
 def _table(study: Study, lines: Sequence[ledger.Line], prefix: str) -> list[list[str]]:
     columns = [c for c in study.columns if any(c.key in line.figures for line in lines)]
     rows = [["", *(column.title for column in columns)]]
-    turns = len({line.turn for line in lines}) > 1
     for line in lines:
-        name = line.cell.removeprefix(prefix)
+        name = line.cell.removeprefix(prefix).removeprefix(", ") or "all"
         cells = [column.cell(line.figures) for column in columns]
-        rows.append([f"{name}, {line.turn}" if turns else name, *cells])
-    if study.pivot:
-        rows = [list(row) for row in zip(*rows, strict=True)]
+        rows.append([f"{name}, {line.turn}" if line.turn else name, *cells])
     return rows
 
 
+def _natural(line: ledger.Line) -> list[tuple[int, str]]:
+    """To sort names with numbers in them: 2 CPUs come before 16."""
+    parts = re.split(r"(\d+)", line.cell)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
 def tables(study: Study, lines: Sequence[ledger.Line]) -> list[tuple[str, list[list[str]]]]:
-    """Title, and header and rows, of each part; figures that no run has are left out."""
+    """Title, and header and rows, of each part; figures that no run has are left out.
+
+    Runs that are one of several turns have a table of their own.
+    """
     found = []
     for title, prefix in study.parts or (("", ""),):
-        part = [line for line in lines if line.cell.startswith(prefix)]
-        if part:
-            found.append((title, _table(study, part, prefix)))
+        part = [line for line in lines if line.figures and line.cell.startswith(prefix)]
+        part = sorted(part, key=_natural)
+        once = [line for line in part if not line.turn]
+        each = [line for line in part if line.turn]
+        if once:
+            rows = _table(study, once, prefix)
+            if study.pivot:
+                rows = [list(row) for row in zip(*rows, strict=True)]
+            found.append((title, rows))
+        if each:
+            found.append(
+                (
+                    f"{title}, each run".removeprefix(", ") if once else title,
+                    _table(study, each, prefix),
+                )
+            )
     return found
 
 
@@ -99,24 +108,3 @@ def goal_text(goal: ledger.Goal) -> str:
     if goal.value is not None and goal.limit is not None:
         numbers = f": {goal.value:.4g}, limit {goal.limit:g}"
     return f"{goal.name}{numbers}" + (f" ({goal.text})" if goal.text else "")
-
-
-def finish(
-    study: Study, facts: Mapping[str, Any], runs: Sequence[ledger.Run], *, whole: bool = True
-) -> bool:
-    """Print what was measured, and record it if it is whole; False if a check has failed."""
-    lines = ledger.lines_of(study.name, facts, runs, (), "")
-    for title, rows in tables(study, lines):
-        print(title)
-        report.print_rows(rows, sys.stdout)
-    for line in lines:
-        for goal in line.goals:
-            print(f"{goal.verdict.upper()}: {goal_text(goal)}")
-    failed = [text for line in lines for text in line.checks]
-    for text in failed:
-        print(f"FAILED CHECK: {text}")
-    if whole:
-        ledger.record(study.name, facts, runs, study.groups)
-    else:
-        print(NOT_WHOLE)
-    return not failed
