@@ -78,7 +78,7 @@ def _what_is_built(commit: str) -> list[str]:
 
 def kernel(flavour: str, version: str | None = None, log: TextIO = sys.stderr) -> KernelImage:
     """The kernel of a flavour, built now if the cache does not hold it."""
-    parts = [part.read_bytes() for part in kconfig.fragments(flavour)]
+    parts = kconfig.fragments(flavour).values()
     version = version or source.newest()
     commit = commit_of(flavour, version)
     source_tree = tree.git("rev-parse", f"{commit}^{{tree}}")
