@@ -262,7 +262,8 @@ def list_rooms(args: argparse.Namespace) -> int:
     if args.write:
         manifest.write_table(README)
     else:
-        report.print_rows(manifest.table(), sys.stdout)
+        for room, state, what in manifest.table():
+            print(f"{room:20} {state:6} {what}")
     return 0
 
 

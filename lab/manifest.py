@@ -231,12 +231,15 @@ def threads() -> list[str]:
     return [pattern for manifest in load().values() for pattern in manifest.threads]
 
 
-def kinds() -> dict[str, list[str]]:
-    """Functions by the kind of work that begins with them."""
-    found: dict[str, list[str]] = {}
-    for manifest in load().values():
+def kinds(known: Iterable[str]) -> dict[str, list[str]]:
+    """Functions by the kind of work that begins with them, for each that is known."""
+    found: dict[str, list[str]] = {kind: [] for kind in known}
+    for room, manifest in zip(rooms.series(), load().values(), strict=True):
         for kind, functions in manifest.kinds.items():
-            found.setdefault(kind, []).extend(functions)
+            if kind not in found:
+                todo = "there are: " + ", ".join(found)
+                raise _error(room, "kinds", f"unknown kind of work {kind!r}", todo)
+            found[kind].extend(functions)
     return found
 
 
