@@ -42,7 +42,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,15 @@ from lab.steps import Steps
 SCHEMA = 1
 STOP_S = 0.1  # until a stopped job has left the kernel
 MIGRATE_PAGES = {"x86_64": 256, "aarch64": 238}
-# Counters worth keeping; everything else in /proc/vmstat is noise here.
-COUNTERS = re.compile(
+# Counters worth keeping; everything else in /proc/vmstat is noise here.  Those of rooms, and
+# their threads, are in the job (lab/manifest.py): the guest has no linux/.
+COUNTERS = (
     r"pgpromote_|pgdemote_|numa_|pgmigrate_|nr_tlb_|thp_split|thp_migration_|thp_fault_alloc"
-    r"|tier_|kmmscand_|promote_|pswp|allocstall|nr_anon_transparent_hugepages|pgscan_|pgsteal_"
-    r"|pgfault|pgmajfault|workingset_|kpromoted_|migrc_"
+    r"|pswp|allocstall|nr_anon_transparent_hugepages|pgscan_|pgsteal_"
+    r"|pgfault|pgmajfault|workingset_"
 )
 # Kernel threads whose run time is kept.
-THREADS = re.compile(r"(kmmscand|kpromoted|kdamond|kswapd|kcompactd|khugepaged)[.\d]*$")
+THREADS = r"kdamond|kswapd|kcompactd|khugepaged"
 
 
 class JobError(Exception):
@@ -106,10 +108,21 @@ def mount_debugfs() -> None:
         )
 
 
-def counters() -> dict[str, int]:
+def counter_names(more: Iterable[str]) -> re.Pattern[str]:
+    """What the names of counters that are kept begin with; ``more`` are those of rooms."""
+    return re.compile("|".join((COUNTERS, *more)))
+
+
+def thread_names(more: Iterable[str]) -> re.Pattern[str]:
+    """The names of threads that are timed; ``more`` are those of rooms."""
+    return re.compile(rf"({'|'.join((THREADS, *more))})[.\d]*$")
+
+
+def counters(more: Iterable[str]) -> dict[str, int]:
     """The selected rows of /proc/vmstat."""
+    names = counter_names(more)
     pairs = (line.split() for line in Path("/proc/vmstat").read_text().splitlines())
-    return {name: int(value) for name, value in pairs if COUNTERS.match(name)}
+    return {name: int(value) for name, value in pairs if names.match(name)}
 
 
 def interrupts(label: str) -> list[int]:
@@ -179,14 +192,15 @@ def place(pid: int, placement: dict[str, Any]) -> dict[str, Any]:
     return {"pages": pages, "share": share, "seconds": time.monotonic() - began}
 
 
-def kernel_threads() -> dict[str, float]:
-    """Seconds that each of the kernel threads of THREADS has run, by name."""
+def kernel_threads(more: Iterable[str]) -> dict[str, float]:
+    """Seconds that each of the kernel threads that are timed has run, by name."""
+    names = thread_names(more)
     found: dict[str, float] = {}
     for comm in Path("/proc").glob("[0-9]*/comm"):
         # A process may end while we look.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             name = comm.read_text().strip()
-            if not THREADS.match(name):
+            if not names.match(name):
                 continue
             text = comm.with_name("sched").read_text()
             run = re.search(r"^se\.sum_exec_runtime\s*:\s*([\d.]+)$", text, re.M)
@@ -351,9 +365,12 @@ def node_sizes() -> dict[str, dict[str, int]]:
 class Recorder:
     """Counters before, during and after the measured interval."""
 
-    def __init__(self, sample_s: float, pid: int) -> None:
+    def __init__(
+        self, sample_s: float, pid: int, counters: Sequence[str], threads: Sequence[str]
+    ) -> None:
         self.sample_s = sample_s
         self.pid = pid  # of the application
+        self.counters, self.threads = counters, threads  # of rooms
         self.series: list[dict[str, Any]] = []
         self.progress: list[dict[str, Any]] = []
         self.began = self.ended = 0.0
@@ -363,10 +380,10 @@ class Recorder:
 
     def _all(self) -> dict[str, Any]:
         return {
-            "vmstat": counters(),
+            "vmstat": counters(self.counters),
             "tlb": interrupts("TLB"),
             "ticks": cpu_ticks(),
-            "threads": kernel_threads(),
+            "threads": kernel_threads(self.threads),
             "process": process_times(self.pid),
         }
 
@@ -380,7 +397,7 @@ class Recorder:
         if now < self._due:
             return
         base = self.first["vmstat"]
-        now_values = counters()
+        now_values = counters(self.counters)
         changed = {k: v - base.get(k, 0) for k, v in now_values.items() if v != base.get(k, 0)}
         free = {name: size["free_kb"] for name, size in node_sizes().items()}
         self.series.append({"t": round(now - self.began, 3), "free_kb": free, **changed})
@@ -513,7 +530,7 @@ def measure(
         with workload.stopped():
             write_setting(path, value)
 
-    steps = Steps(job.get("steps", []), counters, write_stopped)
+    steps = Steps(job.get("steps", []), partial(counters, recorder.counters), write_stopped)
     if job.get("revive"):
         revive()
     time.sleep(0.5)  # let per-CPU work of the placement drain
@@ -631,7 +648,8 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
         time.sleep(job["workload"]["settle_s"])
     target = service if job["placement"] and job["placement"]["process"] == "service" else workload
     assert target
-    recorder = Recorder(job["sample_s"], target.process.pid)
+    pid = target.process.pid
+    recorder = Recorder(job["sample_s"], pid, job["counters"], job["threads"])
     try:
         result.update(measure(job, workload, target.process.pid, recorder))
         if target.process.poll() is None:

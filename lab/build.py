@@ -78,7 +78,7 @@ def _what_is_built(commit: str) -> list[str]:
 
 def key_of(flavour: str, version: str | None = None) -> str:
     """The content key of the kernel of a flavour; nothing is built."""
-    parts = [part.read_bytes() for part in kconfig.fragments(flavour)]
+    parts = kconfig.fragments(flavour).values()
     commit = commit_of(flavour, version or source.newest())
     return cache.key([RECIPE, flavour, *_what_is_built(commit), _compiler(), *parts])
 

@@ -17,6 +17,7 @@ from lab import (
     compare,
     guest,
     kconfig,
+    manifest,
     report,
     scenario,
     source,
@@ -27,6 +28,7 @@ from lab import (
 from lab.errors import LabError
 from lab.results import html, ledger, page, status
 
+README = cache.PROJECT / "README.md"
 VERDICT_ROWS = 8
 
 
@@ -109,6 +111,16 @@ def shell(args: argparse.Namespace) -> int:
     return subprocess.call([a for a in argv[:cut] if a != "--verbose"], env=env)
 
 
+def list_rooms(args: argparse.Namespace) -> int:
+    """The rooms, what each is about and its state; with --write into README.md."""
+    if args.write:
+        manifest.write_table(README)
+    else:
+        for room, state, what in manifest.table():
+            print(f"{room:20} {state:6} {what}")
+    return 0
+
+
 def make_tree(args: argparse.Namespace) -> int:
     """make tree: check out the composed commits."""
     version = args.base or source.newest()
@@ -169,6 +181,8 @@ def _parser() -> argparse.ArgumentParser:
     command = add("shell", shell, "an interactive guest")
     command.add_argument("--kernel", default="tiershift")
     command.add_argument("--topology", default="two-tier")
+    command = add("rooms", list_rooms, "the rooms of linux/series, what they are, their state")
+    command.add_argument("--write", action="store_true", help="into README.md, instead")
     for name, function, text in (
         ("tree", make_tree, "check out the kernel tree for editing"),
         ("refresh", refresh, "write the edited kernel tree back into linux/"),

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab import cache, programs
+from lab import cache, manifest, programs
 from lab.errors import LabError
 
 PLUGINS = Path(__file__).parent / "plugin"
@@ -78,8 +78,9 @@ IDLE_SYMBOLS = frozenset(
 
 # Kinds of work in the kernel, and the functions that begin them: the instructions of
 # all that such a function calls are of its kind, unless it calls one of another kind.
-# Not every kernel has every function.  do_numa_page() is inlined into the handling of
-# page faults, hence the kind is all faults; what a fault migrates is migration.
+# Not every kernel has every function, and rooms add theirs (all_kinds()).  do_numa_page() is
+# inlined into the handling of page faults, hence the kind is all faults; what a fault migrates
+# is migration.
 KINDS = {
     "other": (
         "common_interrupt",
@@ -89,13 +90,12 @@ KINDS = {
         "sysvec_irq_work",
         "sysvec_reschedule_ipi",
     ),
-    "scan": ("kdamond_fn", "kmmscand_thread", "kpromoted_thread", "task_numa_work"),
+    "scan": ("kdamond_fn", "task_numa_work"),
     "fault": ("exc_page_fault",),
     "migration": (
         "damon_pa_migrate_folio_list",
         "do_migrate_pages",
         "migrate_misplaced_folio",
-        "tier_promote",
     ),
     "reclaim": ("kswapd", "try_to_free_pages"),
     "ipi": ("sysvec_call_function", "sysvec_call_function_single"),
@@ -119,6 +119,12 @@ class Machine(Protocol):
 
     @property
     def nodes(self) -> Sequence[SizedNode]: ...
+
+
+def all_kinds() -> dict[str, tuple[str, ...]]:
+    """Functions by the kind of work that begins with them: the base kernel's and the rooms'."""
+    rooms = manifest.kinds(KINDS)
+    return {kind: (*base, *rooms[kind]) for kind, base in KINDS.items()}
 
 
 # Building and loading
@@ -192,14 +198,16 @@ def insn_plugin(
     out: Path,
     *,
     plugins: dict[str, Path],
-    kinds: Mapping[str, Iterable[str]] = KINDS,
+    kinds: Mapping[str, Iterable[str]] | None = None,
     apart: Iterable[str] = IDLE_SYMBOLS,
 ) -> str:
     """The -plugin argument for insn.so; ``system_map`` is that of the booted kernel.
 
-    ``kinds`` of work begin with what is in none of them; functions ``apart`` are of none.
+    ``kinds`` of work, by default all_kinds(), begin with what is in none of them; functions
+    ``apart`` are of none.
     """
-    more = [f"kind={':'.join((name, *functions))}" for name, functions in kinds.items()]
+    wanted = all_kinds() if kinds is None else kinds
+    more = [f"kind={':'.join((name, *functions))}" for name, functions in wanted.items()]
     more.append(f"apart={':'.join(sorted(apart))}")
     return _plugin(plugins["insn"], *more, symbols=system_map, out=out)
 

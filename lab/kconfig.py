@@ -1,33 +1,55 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernel configurations: tinyconfig plus fragments, checked after the fact.
 
-``make olddefconfig`` silently drops an option whose dependencies are not
+linux/configs has what belongs to no room; what rooms need is in their manifests
+(lab/manifest.py).  ``make olddefconfig`` silently drops an option whose dependencies are not
 met.  Every line of every fragment must therefore be found in the result.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from lab import cache, run
+from lab import cache, manifest, run
 from lab.errors import LabError
+from lab.rooms import Room
 
 CONFIGS = cache.PROJECT / "linux" / "configs"
-# Which fragments make which flavour.
+ROOMS = "rooms"  # the fragment that is made of manifests
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """Fragments of linux/configs, and keys of the manifests of the rooms."""
+
+    files: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+
+
 FLAVOURS = {
-    "base": ("common", "bench"),
-    "tiershift": ("common", "bench", "tiershift"),
-    "torture": ("common", "bench", "tiershift", "torture"),
-    "debug": ("common", "debug", "tiershift", "tiershift-debug"),
+    "base": Flavour(("common", "bench")),
+    "tiershift": Flavour(("common", "bench"), ("kconfig",)),
+    "torture": Flavour(("common", "bench"), ("kconfig", "kconfig_torture")),
+    "debug": Flavour(("common", "debug"), ("kconfig", "kconfig_torture", "kconfig_debug")),
 }
 
 
-def fragments(flavour: str) -> list[Path]:
-    """The fragment files of a flavour, in the order in which they are merged."""
+def fragments(flavour: str, chosen: Sequence[Room] | None = None) -> dict[str, str]:
+    """The fragments of a flavour by name, in the order in which they are merged.
+
+    ``chosen`` are the rooms that are composed, all of linux/series by default.
+    """
     if flavour not in FLAVOURS:
         raise LabError(f"no kernel flavour {flavour!r}", "there are: " + ", ".join(FLAVOURS))
-    return [CONFIGS / f"{name}.config" for name in FLAVOURS[flavour]]
+    kind = FLAVOURS[flavour]
+    texts = {name: (CONFIGS / f"{name}.config").read_text("utf-8") for name in kind.files}
+    if kind.keys:
+        found = manifest.options(kind.keys, chosen)
+        texts[ROOMS] = "".join(f"{name}={value}\n" for name, value in found.items())
+    return texts
 
 
 def options(text: str) -> dict[str, str]:
@@ -38,23 +60,27 @@ def options(text: str) -> dict[str, str]:
     return found
 
 
-def configure(src: Path, obj: Path, flavour: str) -> None:
+def configure(src: Path, obj: Path, flavour: str, chosen: Sequence[Room] | None = None) -> None:
     """Write obj/.config; kbuild then recompiles only what a changed option touches."""
     obj.mkdir(parents=True, exist_ok=True)
+    texts = fragments(flavour, chosen)
+    files = [obj / f"{name}.config" for name in texts]
+    for path, text in zip(files, texts.values(), strict=True):
+        path.write_text(text, encoding="utf-8")
     config = obj / ".config"
     make: list[str | Path] = ["make", "-s", "-C", src, f"O={obj}"]
     todo = "run it by hand to see more, or delete that directory"
     run.output([*make, "tinyconfig"], todo=todo)
     merge: list[str | Path] = [src / "scripts/kconfig/merge_config.sh", "-m", "-O", obj, config]
-    run.output(["sh", *merge, *fragments(flavour)], cwd=src, todo=todo)
+    run.output(["sh", *merge, *files], cwd=src, todo=todo)
     run.output([*make, "olddefconfig"], todo=todo)
-    _check(config, flavour)
+    _check(config, flavour, texts)
 
 
-def _check(config: Path, flavour: str) -> None:
+def _check(config: Path, flavour: str, texts: Mapping[str, str]) -> None:
     wanted: dict[str, str] = {}
-    for path in fragments(flavour):
-        wanted |= options(path.read_text(encoding="utf-8"))
+    for text in texts.values():
+        wanted |= options(text)
     have = options(config.read_text(encoding="utf-8"))
     wrong = [
         f"    {name}: the fragment says {value}, the result {have.get(name, 'n')}"
@@ -65,5 +91,5 @@ def _check(config: Path, flavour: str) -> None:
         raise LabError(
             f"the configuration of flavour {flavour} is not what its fragments say:\n"
             + "\n".join(wrong),
-            "add what the option depends on to the fragment",
+            f"add what the option depends on to the fragment ({ROOMS}: to {manifest.NAME})",
         )

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Promela models: verify them with Spin, and see each of their mutations fail.
 
-A model is a file of models/migrc/.  Its head comment has a title, and a table of switches:
+A model is a file of a room's directory below models/ (lab/manifest.py).  Its head comment has a
+title, and a table of switches:
 
     MUT_NAME <tab> what must be found <tab> what it breaks
 
-What must be found are invariants (I1, ...), "deadlock" (an invalid end state) or "cycle"
-(an acceptance cycle: something is never done; such a switch is tried with -DLIVE).
+What must be found are invariants (I1, ... of common.pml), "deadlock" (an invalid end state) or
+"cycle" (an acceptance cycle: something is never done; such a switch is tried with -DLIVE).
 
 Each model is run as it is, where no error may be found, the search must have been
 complete and every statement must have been reached; with -DREACH, where every REACHED() of
@@ -29,20 +30,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from lab import cache, run, scenario
+from lab import manifest, run, scenario
 from lab.errors import LabError
 from lab.results import finish, ledger
 from lab.results.study import Column, Study
 
-DIRECTORY = cache.PROJECT / "models" / "migrc"
 SHARED = "common.pml"
-INVARIANTS = tuple(f"I{number}" for number in range(1, 11))
 DEADLOCK, CYCLE = "deadlock", "cycle"
 MEMORY_MB = 1024
 DEPTH = 250_000
 TIMEOUT_S = 120
 
 _SWITCH = re.compile(r"^ \*\t(MUT_\w+)\t+([^\t]+)\t(.+)$")
+_INVARIANTS = re.compile(r"^hidden byte (I\d+(?:, I\d+)*);", re.MULTILINE)
 _GOALS = re.compile(r"^hidden byte (R_[^;]+);", re.MULTILINE)
 _ERROR = re.compile(
     r"^pan:\d+: (?:assertion violated (?P<name>\w+)|(?P<end>invalid end state)"
@@ -112,6 +112,15 @@ class Outcome:
         return failures
 
 
+def invariants(directory: Path) -> tuple[str, ...]:
+    """The invariants of a directory's models, as what they share declares them."""
+    path = directory / SHARED
+    found = _INVARIANTS.search(path.read_text(encoding="utf-8")) if path.exists() else None
+    if not found:
+        raise LabError(f"{path} declares no invariants", "add a line: hidden byte I1, I2;")
+    return tuple(found[1].split(", "))
+
+
 def load(path: Path) -> Model:
     """Read a model; its table must name the switches that it has, and no others."""
     text = path.read_text(encoding="utf-8")
@@ -127,9 +136,9 @@ def load(path: Path) -> Model:
     if sorted(named) != sorted(used):
         wrong = ", ".join(sorted(used.symmetric_difference(named))) or "a name twice"
         raise LabError(f"{path.name}: the table of switches and the model differ: {wrong}")
-    known = {*INVARIANTS, DEADLOCK, CYCLE}
+    known = invariants(path.parent)
     for switch in switches:
-        if strange := set(switch.expected) - known:
+        if strange := set(switch.expected) - {*known, DEADLOCK, CYCLE}:
             raise LabError(f"{path.name}: {switch.name} is to find {', '.join(strange)}")
     title = re.search(r"^ \* (.+)$", text.partition("\n/*\n")[2], re.MULTILINE)
     if not title:
@@ -140,14 +149,20 @@ def load(path: Path) -> Model:
         title=title[1].rstrip("."),
         switches=switches,
         goals=tuple(goal for line in _GOALS.findall(body) for goal in line.split(", ")),
-        checked=tuple(sorted(set(re.findall(r"\bCHECK\((I\d+)", body)), key=INVARIANTS.index)),
+        checked=tuple(sorted(set(re.findall(r"\bCHECK\((I\d+)", body)), key=known.index)),
         live="#ifdef LIVE" in body,
     )
 
 
-def load_all(directory: Path = DIRECTORY) -> list[Model]:
-    """All models, by name."""
-    return [load(path) for path in sorted(directory.glob("*.pml")) if path.name != SHARED]
+def load_all() -> list[Model]:
+    """All models of all rooms, by directory and name."""
+    directories = manifest.model_directories()
+    paths = [path for one in directories for path in sorted(one.glob("*.pml"))]
+    models = [load(path) for path in paths if path.name != SHARED]
+    names = [model.name for model in models]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise LabError(f"two models have the same name: {', '.join(twice)}", "rename one")
+    return models
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO, get_args, get_origin, get_type_hints
 
 from lab import cache as lab_cache
-from lab import damon, guest, instruments, metrics, programs, topology
+from lab import damon, guest, instruments, manifest, metrics, programs, topology
 from lab.damon import Tunables
 from lab.errors import LabError
 
@@ -65,15 +65,27 @@ class Mode:
 
 NUMA_BALANCING = "/proc/sys/kernel/numa_balancing"
 DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
-KMMSCAND = "/sys/kernel/mm/kmmscand/enabled"
+PROMOTER = "kmmscand"  # mode tiershift switches this room on, settings of a contender others
 MODES = {
     "none": Mode((), ()),
     "numab2": Mode(((NUMA_BALANCING, "2"),), ((NUMA_BALANCING, "0"),), (NUMA_BALANCING,)),
-    "tiershift": Mode(((KMMSCAND, "1"),), ((KMMSCAND, "0"),), (KMMSCAND,)),
     # No scheme: the workload itself puts its hottest pages on the fast node.
     "oracle": Mode((), ()),
     "damon": Mode((), (), (str(damon.ADMIN / "nr_kdamonds"),)),  # see lab/damon.py
 }
+
+
+def modes() -> dict[str, Mode]:
+    """The tiering modes by name."""
+    switches = manifest.switches(PROMOTER)
+    if not switches:  # without that room there is nothing to compare
+        return MODES
+    ours = Mode(
+        enter=tuple((switch.file, switch.on) for switch in switches),
+        leave=tuple((switch.file, switch.off) for switch in reversed(switches)),
+        needs=tuple(switch.file for switch in switches),
+    )
+    return {**MODES, "tiershift": ours}
 
 
 @dataclass(frozen=True)
@@ -279,11 +291,12 @@ def _validate(scenario: Scenario, where: str) -> None:
     if not scenario.contender:
         raise LabError(f"{where}: no [[contender]]", "compare it with zipf-4k.toml")
     names = [contender.name for contender in scenario.contender]
+    known = modes()
     for contender in scenario.contender:
-        if contender.mode not in MODES:
+        if contender.mode not in known:
             raise LabError(
                 f"{where}: contender {contender.name}: unknown mode {contender.mode!r}",
-                "there are: " + ", ".join(MODES),
+                "there are: " + ", ".join(known),
             )
         if names.count(contender.name) > 1:
             raise LabError(f"{where}: two contenders are named {contender.name!r}")
@@ -433,7 +446,7 @@ def make_job(
 ) -> dict[str, Any]:
     """What lab/agent.py is told for one contender."""
     machine = scenario.topology.load()
-    mode = MODES[contender.mode]
+    mode = modes()[contender.mode]
 
     def process(spec: Process | None, more: Sequence[str] = ()) -> dict[str, Any] | None:
         if spec is None:
@@ -458,6 +471,8 @@ def make_job(
         "enter": [demotion, *mode.enter],
         "leave": [*mode.leave, (DEMOTION, "0")],
         "needs": [*mode.needs],
+        "counters": manifest.counters(),
+        "threads": manifest.threads(),
         "damon": damon_job(contender, machine),
         "oracle": contender.mode == "oracle",
         "system_cpus": scenario.topology.system_cpus,

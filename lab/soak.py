@@ -2,8 +2,8 @@
 """Long torture: the debug kernel under stress-ng while tiershift works.
 
 Each stressor runs for a stated time on each of two machines of the debug kernel
-(KASAN, lockdep, DEBUG_VM, page table check, poisoning) with kmmscand on, a
-short scan period, MIGRC on, and somebody toggling both.  Its memory control group
+(KASAN, lockdep, DEBUG_VM, page table check, poisoning) with every room's switches on
+(lab/manifest.py), a short scan period, and somebody toggling them.  Its memory control group
 opts out, comes back and gets other limits all the time.  A run is good when the kernel
 stayed silent, the stressor succeeded and pages were really promoted.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lab import build, cache, guest, kept, scenario, topology
+from lab import build, cache, guest, kept, manifest, scenario, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.results import finish, ledger, study
@@ -48,8 +48,6 @@ count() { awk -v row=$1 '$1 == row { print $2 }' /proc/vmstat; }
 migrc=/sys/kernel/mm/migrc
 echo 1 > /sys/kernel/debug/migrc/defer_syscalls
 echo 1 > $migrc/restore_readonly
-echo 1 > $migrc/enabled
-echo 1 > /sys/kernel/mm/zap_batch/enabled
 cd /sys/fs/cgroup
 [ -e cgroup.procs ] || mount -t cgroup2 none .
 cd /sys/fs/cgroup
@@ -60,16 +58,13 @@ echo 200 > scan_period_ms
 echo 100 > scan_cpu_pct
 echo 1 > hot_threshold
 echo 1 > /sys/kernel/mm/numa/demotion_enabled
-echo 1 > enabled
+@ON@
 before=$(count pgpromote_success)
 ( while sleep 7; do
-	echo 0 > enabled
 	for pid in $(pidof stress-ng-vm stress-ng); do
 		migratepages $pid @FAST@ @SLOW@ || true
 	done
-	echo 0 > $migrc/enabled
-	echo 1 > enabled
-	echo 1 > $migrc/enabled
+	@TOGGLE@
 done ) 2>/dev/null &
 helper=$!
 ( while :; do
@@ -84,8 +79,7 @@ code=0
 sh -c 'echo 0 > /sys/fs/cgroup/soak/cgroup.procs
 exec stress-ng --temp-path /tmp --verify @ARGS@ --timeout @SECONDS@s' || code=$?
 kill $helper
-echo 0 > /sys/kernel/mm/kmmscand/enabled
-echo 0 > $migrc/enabled
+@OFF@
 [ ! -e /tmp/beside ] || echo "beside $(wc -l < /tmp/beside)"
 echo "promoted $(($(count pgpromote_success) - before))"
 echo "deferred $(count migrc_deferred)"
@@ -204,11 +198,23 @@ TORTURES = (
 )
 
 
+def _switch(on: bool, *, toggled: bool = False) -> list[str]:
+    """What switches rooms on, in their order, or off, the last one first."""
+    found = [one for one in manifest.switches() if one.toggle or not toggled]
+    if on:
+        return [f"echo {one.on} > {one.file}" for one in found]
+    return [f"echo {one.off} > {one.file}" for one in reversed(found)]
+
+
 def script(torture: Torture, machine: Topology, seconds: int) -> str:
     """What the guest runs."""
     slow = [number for number in range(len(machine.nodes)) if number not in machine.fast]
     text = RUN.replace("@BESIDE@", torture.beside)
+    toggle = [*_switch(False, toggled=True), *_switch(True, toggled=True)]
     for mark, value in (
+        ("@ON@", "\n".join(_switch(True))),
+        ("@OFF@", "\n".join(_switch(False))),
+        ("@TOGGLE@", "\n\t".join(toggle)),
         ("@FAST@", ",".join(map(str, machine.fast))),
         ("@SLOW@", ",".join(map(str, slow))),
         ("@BLOCKS@", " ".join(f"/sys/devices/system/node/node{n}/memory*" for n in slow)),
@@ -313,7 +319,8 @@ def _run(args: argparse.Namespace) -> bool:
             title = f"[soak] {torture.name}, {machine}"
             time_s = args.seconds * torture.longer
             print(f"{title}: {time_s} s in the guest", flush=True)
-            parts = [kernel.key, repr(torture), machine, repr(MACHINES[machine]), RUN, str(time_s)]
+            text = script(torture, topology.load(machine, **MACHINES[machine]), time_s)
+            parts = [kernel.key, repr(torture), machine, repr(MACHINES[machine]), text]
             one = partial(_one, kernel, torture, machine, time_s)
             rows.append(done.get(parts, one, worth=lambda row: row["result"] == "ok"))
             print(f"{title}: {rows[-1]['result']}", flush=True)

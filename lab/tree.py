@@ -19,7 +19,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab import cache, rooms, run, source
@@ -340,19 +340,22 @@ def _write_hook(room: Room, number: int, commit: str, paths: list[str]) -> None:
 _MAIL_DATE = "Thu, 1 Jan 2026 00:00:00 +0000"
 
 
-def export_series(version: str, directory: Path) -> list[Path]:
+def export_series(
+    version: str, directory: Path, chosen: Sequence[Room] | None = None
+) -> list[Path]:
     """make series: mails for ``git am --empty=drop``, one directory per room.
 
     A cover letter is a mail without a patch, which is what --empty=drop is for.
     """
-    head = compose(version)
+    wanted = rooms.series() if chosen is None else [*chosen]
+    head = compose(version, wanted)
     base = base_commit(version)
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     written: list[Path] = []
     commits = git("rev-list", "--reverse", f"{base}..{head}").splitlines()
     number = 0
-    for index, room in enumerate(rooms.series(), 1):
+    for index, room in enumerate(wanted, 1):
         target = directory / f"{index}-{room.name}"
         target.mkdir()
         subject, body = room.cover()

@@ -233,7 +233,7 @@ def test_insn_known_answers(
         "\n".join(script),
         out_dir,
         instruments.insn_plugin(
-            base_kernel.system_map, out, plugins=plugins, kinds={**instruments.KINDS, **CALLS}
+            base_kernel.system_map, out, plugins=plugins, kinds={**instruments.all_kinds(), **CALLS}
         ),
         instruments.access_plugin(two_tier, access, plugins=plugins, vcpus=[1]),
     )
@@ -962,7 +962,7 @@ def test_functions_that_begin_a_kind_exist(tiershift_kernel: KernelImage) -> Non
     """A function that was renamed or inlined would leave its work in another kind."""
     text = tiershift_kernel.system_map.read_text()
     names = {line.split()[2] for line in text.splitlines()}
-    wanted = {name for functions in instruments.KINDS.values() for name in functions}
+    wanted = {name for functions in instruments.all_kinds().values() for name in functions}
     assert wanted - names == set()
 
 

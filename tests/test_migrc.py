@@ -25,6 +25,7 @@ from lab import (
     cache,
     flushes,
     kept,
+    manifest,
     metrics,
     migrc,
     migrc_ab,
@@ -96,7 +97,8 @@ def test_second_half_is_by_time() -> None:
 
 def test_the_lab_knows_the_counters() -> None:
     names = ["migrc_deferred", "migrc_pending", "migrc_drain_cap", *delta(1, 1)]
-    assert all(agent.COUNTERS.match(name) for name in names)
+    kept = agent.counter_names(manifest.counters())
+    assert all(kept.match(name) for name in names)
     common = (cache.PROJECT / "linux/configs/common.config").read_text()
     assert "CONFIG_DEBUG_TLBFLUSH=y\n" in common
 
@@ -179,7 +181,7 @@ def measure_natively(lookup: Path, log: Path, *args: str, pages: int) -> tuple[A
     job["steps"] = [step("a", settings=[], settle_pages=0, pages=pages, limit_s=0.5)]
     workload = agent.Program(spec, log, pipe=True)
     workload.wait_for("READY", 30)
-    recorder = agent.Recorder(1.0, workload.process.pid)
+    recorder = agent.Recorder(1.0, workload.process.pid, [], [])
     try:
         return agent.measure(job, workload, workload.process.pid, recorder), workload
     finally:
@@ -189,7 +191,7 @@ def measure_natively(lookup: Path, log: Path, *args: str, pages: int) -> tuple[A
 def test_agent_ends_the_job_after_the_last_step(
     lookup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "counters", lambda: {"pgmigrate_success": 0})
+    monkeypatch.setattr(agent, "counters", lambda _: {"pgmigrate_success": 0})
     found, workload = measure_natively(lookup, tmp_path / "log", "--seconds", "50", pages=10**9)
     assert [one["name"] for one in found["steps"]] == ["a"]
     assert not found["steps"][0]["complete"]
@@ -200,7 +202,7 @@ def test_agent_ends_the_job_after_the_last_step(
 def test_job_that_ends_before_the_last_step(
     lookup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "counters", lambda: {"pgmigrate_success": 0})
+    monkeypatch.setattr(agent, "counters", lambda _: {"pgmigrate_success": 0})
     with pytest.raises(agent.JobError, match="before all settings had been tried"):
         measure_natively(lookup, tmp_path / "log", "--ops", "1000", pages=10**9)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The Promela models of models/migrc: they hold, they are about something, and every
+"""The Promela models of the rooms: they hold, they are about something, and every
 mutation of them is noticed.  Nothing is booted; it takes some three minutes of one CPU.
 
 A property that holds because nothing happens is worthless.  So each statement of a model
@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 from recorded import FACTS, parsed, verdicts, written
 
-from lab import models
+from lab import manifest, models
 from lab.errors import LabError
 from lab.results import finish, ledger
 
 STUDY = models.STUDIES[0]
 MODELS = {model.name: model for model in models.load_all()}
-README = (models.DIRECTORY / "README.md").read_text(encoding="utf-8")
+DIRECTORIES = manifest.model_directories()
+SHARED = DIRECTORIES[0] / models.SHARED
 
 GOOD = """/* SPDX-License-Identifier: GPL-2.0 */
 /*
@@ -47,8 +48,7 @@ active [2] proctype count()
 
 def make(directory: Path, text: str = GOOD) -> models.Model:
     """A small model in a directory of its own."""
-    shared = models.DIRECTORY / models.SHARED
-    (directory / models.SHARED).write_text(shared.read_text(encoding="utf-8"), encoding="utf-8")
+    (directory / models.SHARED).write_text(SHARED.read_text(encoding="utf-8"), encoding="utf-8")
     path = directory / "small.pml"
     path.write_text(text, encoding="utf-8")
     return models.load(path)
@@ -63,22 +63,35 @@ def test_model(name: str, define: str) -> None:
     assert outcome.failures() == []
 
 
-def test_every_invariant_is_checked_and_can_be_violated() -> None:
-    checked = {name for model in MODELS.values() for name in model.checked}
-    assert checked == set(models.INVARIANTS)
-    for model in MODELS.values():
+def of(directory: Path) -> list[models.Model]:
+    """The models of a directory."""
+    return [model for model in MODELS.values() if model.path.parent == directory]
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda directory: directory.name)
+def test_every_invariant_is_checked_and_can_be_violated(directory: Path) -> None:
+    checked = {name for model in of(directory) for name in model.checked}
+    assert checked == set(models.invariants(directory))
+    for model in of(directory):
         expected = {name for switch in model.switches for name in switch.expected}
         assert expected >= set(model.checked), model.name
         assert model.goals, model.name
 
 
-def test_readme_names_every_model_and_mutation() -> None:
-    for model in MODELS.values():
-        assert f"`{model.path.name}`" in README
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda directory: directory.name)
+def test_readme_names_every_model_and_mutation(directory: Path) -> None:
+    readme = (directory / "README.md").read_text(encoding="utf-8")
+    for model in of(directory):
+        assert f"`{model.path.name}`" in readme
         for switch in model.switches:
-            assert re.search(rf"\| {model.name} \|[^\n]*`{switch.name}`", README), switch.name
-    named = set(re.findall(r"`(MUT_\w+)`", README))
-    assert named == {switch.name for model in MODELS.values() for switch in model.switches}
+            assert re.search(rf"\| {model.name} \|[^\n]*`{switch.name}`", readme), switch.name
+    named = set(re.findall(r"`(MUT_\w+)`", readme))
+    assert named == {switch.name for model in of(directory) for switch in model.switches}
+
+
+def test_what_declares_no_invariants_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="declares no invariants"):
+        models.invariants(tmp_path)
 
 
 def test_a_good_model_is_good(tmp_path: Path) -> None:

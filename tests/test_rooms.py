@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernel-tree workflow: tree, refresh, series, and every base version."""
+"""The kernel-tree workflow: tree, refresh, series, subsets, and every base version."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import kbuild
 import pytest
 
-from lab import cache, rooms, source, tree
+from lab import cache, instruments, kconfig, manifest, rooms, scenario, soak, source, topology, tree
 from lab.errors import LabError
+from lab.rooms import Room
+
+SUBSETS = [*manifest.closed_subsets()]
 
 
 def test_compose_is_repeatable(version: str) -> None:
@@ -45,10 +50,14 @@ def test_refresh_after_tree_changes_nothing(
     assert list(cache.tree_parts(tmp_path / "linux")) == before
 
 
-def test_git_am_of_the_series_gives_the_built_tree(version: str, tmp_path: Path) -> None:
-    """What is mailed is what was built: compare the git trees."""
-    mails = tree.export_series(version, tmp_path / "series")
-    assert len(mails) > len(rooms.series())
+def _names(chosen: Sequence[Room]) -> str:
+    return "+".join(room.name for room in chosen) or "none"
+
+
+def _mailed(version: str, tmp_path: Path, chosen: Sequence[Room]) -> str:
+    """The git tree that `git am` of these rooms' mails gives."""
+    mails = tree.export_series(version, tmp_path / "series", chosen)
+    assert len(mails) > len(chosen)
     work = tmp_path / "am"
     base = tree.base_commit(version)
     tree.git("worktree", "add", "-q", "--no-checkout", "--detach", work, base)
@@ -65,9 +74,19 @@ def test_git_am_of_the_series_gives_the_built_tree(version: str, tmp_path: Path)
             )
             assert done.returncode == 0, done.stderr
         got = subprocess.check_output(["git", "rev-parse", "HEAD^{tree}"], cwd=work, text=True)
-        assert got.strip() == tree.git("rev-parse", f"{tree.compose(version)}^{{tree}}")
+        return got.strip()
     finally:
         tree.git("worktree", "remove", "--force", work)
+
+
+def _composed(version: str, chosen: Sequence[Room]) -> str:
+    return tree.git("rev-parse", f"{tree.compose(version, [*chosen])}^{{tree}}")
+
+
+def test_git_am_of_the_series_gives_the_built_tree(version: str, tmp_path: Path) -> None:
+    """What is mailed is what was built: compare the git trees."""
+    everything = rooms.series()
+    assert _mailed(version, tmp_path, everything) == _composed(version, everything)
 
 
 def _plain_files(version: str) -> Path:
@@ -94,8 +113,123 @@ def test_hook_that_does_not_apply_is_named_by_function(version: str, tmp_path: P
         rooms.apply_to_directory(rooms.series(), tmp_path / "tree", version)
 
 
-def test_each_room_on_top_of_the_earlier_ones(version: str) -> None:
-    """Leaving out the last rooms still composes."""
-    all_rooms = rooms.series()
-    for count in range(len(all_rooms)):
-        tree.compose(version, all_rooms[:count])
+@pytest.mark.parametrize("chosen", SUBSETS, ids=_names)
+def test_every_closed_subset_applies(version: str, tmp_path: Path, chosen: list[Room]) -> None:
+    """Whatever room is left out, what does not depend on it still applies."""
+    shutil.copytree(_plain_files(version), tmp_path / "tree")
+    rooms.apply_to_directory(chosen, tmp_path / "tree", version)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chosen", [s for s in SUBSETS if s], ids=_names)
+def test_every_closed_subset_composes(version: str, tmp_path: Path, chosen: list[Room]) -> None:
+    """What is mailed is what is composed."""
+    assert _mailed(version, tmp_path, chosen) == _composed(version, chosen)
+
+
+def _subset(version: str, chosen: list[Room], flavour: str) -> tuple[Path, Path]:
+    """A work tree of some rooms, and an object directory that is configured for them."""
+    src, obj = cache.sub("src") / "subset", cache.sub("obj") / "subset"
+    tree.work_tree(src, tree.compose(version, chosen))
+    kconfig.configure(src, obj, flavour, chosen)
+    return src, obj
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flavour", ["tiershift", "debug"])
+@pytest.mark.parametrize("chosen", SUBSETS, ids=_names)
+def test_every_closed_subset_can_be_configured(
+    version: str, chosen: list[Room], flavour: str
+) -> None:
+    """Each has its options and no others of rooms."""
+    with cache.lock("subset"):
+        _, obj = _subset(version, chosen, flavour)
+        have = kconfig.options((obj / ".config").read_text("utf-8"))
+    keys = kconfig.FLAVOURS[flavour].keys
+    for name in manifest.options(keys).keys() - manifest.options(keys, chosen).keys():
+        assert have.get(name, "n") == "n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("zap-batch",),
+        ("migrate-seam",),
+        ("demote-seam", "promote", "migrate-seam", "migrc"),
+    ],
+    ids="+".join,
+)
+def test_a_subset_that_is_no_prefix_builds(version: str, names: tuple[str, ...]) -> None:
+    chosen = [room for room in rooms.series() if room.name in names]
+    assert len(chosen) == len(names)
+    with cache.lock("subset"):
+        src, obj = _subset(version, chosen, "tiershift")
+        have = kconfig.options((obj / ".config").read_text("utf-8"))
+        targets = kbuild.targets(have, chosen)
+        assert {*manifest.objects(chosen, own=True)} <= {*targets}
+        kbuild.make(src, obj, "prepare")
+        log = kbuild.make(src, obj, "W=1", *targets)
+    ours = {name for room in chosen for name in room.files}
+    assert kbuild.complaints(log, ours) == []
+
+
+EMPTY = """# SPDX-License-Identifier: GPL-2.0
+title = "a room for nothing"
+state = "draft"
+depends = ["demote-seam"]
+kconfig = ["CONFIG_NOTHING=y"]
+objects = ["mm/nothing.o"]
+counters = ["nothing_"]
+threads = ["knothing"]
+[kinds]
+scan = ["nothing_thread"]
+[[switch]]
+file = "/sys/kernel/mm/nothing/enabled"
+on = "1"
+off = "0"
+"""
+
+
+@pytest.fixture
+def with_empty_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
+    """A copy of linux/ with one room more: its directory, and a line of the series."""
+    shutil.copytree(rooms.LINUX, tmp_path / "linux")
+    monkeypatch.setattr(rooms, "LINUX", tmp_path / "linux")
+    room = Room("empty", tmp_path / "linux" / "empty")
+    (room.path / "files/mm").mkdir(parents=True)
+    (room.path / "files/mm/nothing.c").write_text("// SPDX-License-Identifier: GPL-2.0\n")
+    (room.path / "cover.md").write_text(f"# Nothing\n\nNo.\n\n{rooms.MESSAGE_HEADING}\n\nmm: no\n")
+    (room.path / "room.toml").write_text(EMPTY)
+    with open(tmp_path / "linux/series", "a", encoding="utf-8") as handle:
+        handle.write("empty\n")
+    return room
+
+
+def test_a_new_room_is_its_directory_and_a_line(
+    version: str, with_empty_room: Room, tmp_path: Path
+) -> None:
+    """All that has to know of a room reads its manifest; nothing else is touched."""
+    head = tree.compose(version)
+    assert tree.git("cat-file", "-p", f"{head}:mm/nothing.c").startswith("// SPDX")
+    mails = tree.export_series(version, tmp_path / "series")
+    assert mails[-2].parent.name.endswith("-empty")
+    for flavour in ("tiershift", "torture", "debug"):
+        assert "CONFIG_NOTHING=y\n" in kconfig.fragments(flavour)[kconfig.ROOMS]
+        chosen = rooms.series()[:-1]
+        assert "CONFIG_NOTHING" not in kconfig.fragments(flavour, chosen)[kconfig.ROOMS]
+    assert "rooms" not in kconfig.fragments("base")
+    assert "mm/nothing.o" in manifest.objects(own=True)
+    assert "mm/nothing.o" in kbuild.targets({"CONFIG_NOTHING": "y"}, [with_empty_room])
+    assert "nothing_" in manifest.counters()
+    assert "knothing" in manifest.threads()
+    assert "nothing_thread" in instruments.all_kinds()["scan"]
+    assert "echo 1 > /sys/kernel/mm/nothing/enabled\n" in soak.script(
+        soak.TORTURES[0], topology.load("two-tier"), 60
+    )
+    assert scenario.modes().keys() == {*scenario.MODES, "tiershift"}
+    subsets = [_names(chosen) for chosen in manifest.closed_subsets()]
+    assert "demote-seam+empty" in subsets and "empty" not in subsets
+    assert ["`linux/empty`", "draft", "a room for nothing"] in manifest.table()
+    readme = (cache.PROJECT / "README.md").read_text(encoding="utf-8")
+    assert manifest.with_table(readme) == readme  # until it is more than a draft

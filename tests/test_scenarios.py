@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from lab import agent, build, cache, damon, programs, report, scenario, topology
+from lab import agent, build, cache, damon, manifest, programs, report, scenario, topology
 from lab.errors import LabError
 
 GOOD = """
@@ -191,7 +191,8 @@ def test_kernel_threads_and_processes_are_timed(
     tick = os.sysconf("SC_CLK_TCK")
     real = Path
     monkeypatch.setattr(agent, "Path", lambda path: real(str(path).replace("/proc", str(tmp_path))))
-    assert agent.kernel_threads() == {"kswapd0": 1.50025, "kdamond.1": 0.02025}
+    assert agent.kernel_threads([]) == {"kswapd0": 1.50025, "kdamond.1": 0.02025}
+    assert agent.kernel_threads(["kworker/0:"]).keys() == {"kswapd0", "kdamond.1", "kworker/0:1"}
     assert agent.process_times(7) == {"user": 250 / tick, "system": 50 / tick}
     assert agent.less({"a": 3.0, "new": 2.0}, {"a": 1.0, "gone": 4.0}) == {"a": 2.0, "new": 2.0}
 
@@ -217,6 +218,7 @@ def test_job_of_a_contender(tmp_path: Path) -> None:
     assert ("/proc/sys/kernel/numa_balancing", "2") in job["enter"]
     assert ("/proc/sys/kernel/numa_balancing", "0") in job["leave"]
     assert (job["damon"], job["oracle"], job["watch"]) == (None, False, None)
+    assert (job["counters"], job["threads"]) == (manifest.counters(), manifest.threads())
     # kswapd must not give up while the machine fills.
     assert job["settings"] == [(scenario.DEMOTION, "1")]
     with pytest.raises(LabError, match="--external hotset"):
@@ -677,7 +679,7 @@ def test_agent_measures_after_the_oracle_placed(
     workload = agent.Program(spec, tmp_path / "log", pipe=True)
     workload.wait_for("READY", 30)
     assert "PLACED" not in workload.lines
-    recorder = agent.Recorder(1.0, workload.process.pid)
+    recorder = agent.Recorder(1.0, workload.process.pid, [], [])
     found = agent.measure(job, workload, workload.process.pid, recorder)
     assert found.pop("gave_up").keys() == {"before", "after"}
     assert found == {"placement": None}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from recorded import FACTS, KERNEL, parsed, verdicts, written
 
-from lab import build, cache, kconfig, soak, topology
+from lab import build, cache, kconfig, manifest, soak, topology
 from lab.errors import LabError
 from lab.results import finish, ledger
 
@@ -52,8 +52,15 @@ def test_contents_are_verified() -> None:
     assert names - set(asked_for.split()) - set(always.split()) == {"madvise", "memthrash"}
 
 
+@pytest.mark.parametrize("switch", manifest.switches(), ids=lambda switch: switch.file)
+def test_every_switch_is_on(switch: manifest.Switch) -> None:
+    text = soak.script(soak.TORTURES[0], topology.load("two-tier"), 60)
+    on, off = f"echo {switch.on} > {switch.file}\n", f"echo {switch.off} > {switch.file}\n"
+    assert text.count(on) == text.count(off) == 1 + switch.toggle
+
+
 def test_kernel_has_migrc() -> None:
-    text = "".join(path.read_text() for path in kconfig.fragments("debug"))
+    text = "".join(kconfig.fragments("debug").values())
     assert {"CONFIG_MIGRC", "CONFIG_MIGRC_DEBUG"} <= {
         name for name, value in kconfig.options(text).items() if value == "y"
     }

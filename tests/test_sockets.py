@@ -176,7 +176,7 @@ def test_agent_measures_several_processes(hotset: Path, tmp_path: Path) -> None:
     assert sum(pages.values()) > 2 * 4096
     bound = [os.sched_getaffinity(one) for one in agent.family(pid)[1:]]
     assert sorted(map(sorted, bound)) == [[cpu] for cpu in CPUS]
-    recorder = agent.Recorder(1.0, pid)
+    recorder = agent.Recorder(1.0, pid, [], [])
     found = agent.measure(job, workload, pid, recorder)
     assert found["placement"] is None
     assert set(found["gave_up"]) == {"before", "after"}

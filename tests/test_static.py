@@ -9,9 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kbuild
 import pytest
 
-from lab import build, cache, rooms, tree
+from lab import build, cache, manifest, rooms, tree
 from lab.build import KernelImage
 
 PROJECT = cache.PROJECT
@@ -20,8 +21,6 @@ TRACKED = subprocess.check_output(
 ).splitlines()
 # The commit message of a series has no MAINTAINERS duty; ours are listed in one entry.
 CHECKPATCH = ["--strict", "--terse", "--show-types", "--ignore", "FILE_PATH_CHANGES"]
-
-OURS = ("mm/tier/", "mm/migrc/", "mm/demote.o", "mm/zap_batch.o")
 
 
 def _run(*argv: str | Path, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:
@@ -84,6 +83,12 @@ def test_no_path_of_a_machine_and_no_registry_host() -> None:
     assert found == []
 
 
+def test_readme_has_the_rooms() -> None:
+    """`python -m lab rooms --write` brings it up to date."""
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert manifest.with_table(text) == text
+
+
 def test_hooks_are_small() -> None:
     large = [
         str(hook)
@@ -144,22 +149,16 @@ def kbuild_log(tiershift_kernel: KernelImage) -> str:
             "C=2",
             "CHECK=sparse",
             f"-j{os.cpu_count()}",
-            *OURS,
+            *manifest.objects(own=True),
         )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
 def test_w1_and_sparse(kbuild_log: str) -> None:
-    for name in OURS:
+    for name in manifest.objects(own=True):
         path = name.removesuffix("o")
         assert re.search(rf"CHECK\s+\S*{path}", kbuild_log), "sparse did not run: " + kbuild_log
     # sparse also reads headers that are not ours; only lines that name our files count
     ours = set().union(*(room.files for room in rooms.series()))
-    lines = [
-        line
-        for line in kbuild_log.splitlines()
-        if ("warning:" in line or "error:" in line)
-        and any(re.search(rf"(?:^|/){re.escape(name)}:", line) for name in ours)
-    ]
-    assert lines == []
+    assert kbuild.complaints(kbuild_log, ours) == []
