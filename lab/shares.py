@@ -93,7 +93,7 @@ def measure(runs: int, save: Path | None) -> bool:
     out = cache.sub("runs") / NAME
     selftests.run_programs(
         kernel,
-        selftests.programs(kernel, "tier"),
+        selftests.programs(kernel, *selftests.TIER),
         wanted,
         topology.load("two-tier", fast_mb=512, slow_mb=512),
         out,
@@ -147,8 +147,8 @@ def markdown(facts: dict[str, Any]) -> str:
             *report.markdown_rows(limit_table(logs)),
             "",
             *(f"- FAILED CHECK: {failure}" for failure in facts["failures"]),
-            f"- By `{PROGRAM}` of tools/testing/selftests/tier: each group has a process that "
-            "keeps 8 MiB of slow memory hot.",
+            f"- By `{PROGRAM}` of tools/testing/selftests/kmmscand: each group has a process "
+            "that keeps 8 MiB of slow memory hot.",
             "- A limit may be exceeded by what the statistics do not know yet: "
             f"{LATE * CPUS} pages.",
             f"- Emulated (TCG, {facts['host']['qemu']}), {facts['host']['cpus']} host CPUs.",

@@ -109,7 +109,7 @@ def thp(save: Path) -> bool:
     began = time.time()
     kernel = build.kernel("tiershift")
     out = cache.sub("runs") / NAME
-    built = selftests.programs(kernel, "tier")
+    built = selftests.programs(kernel, *selftests.TIER)
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(kernel, built, PROGRAMS, machine, out, prepare="true")
     logs = [(out / f"{program.key}.log").read_text(errors="replace") for program in PROGRAMS]

@@ -36,7 +36,7 @@ OPTIONAL = {
     "mm/page_table_check.o": "PAGE_TABLE_CHECK",
     "mm/zap_batch.o": "ZAP_BATCH",
 }
-OURS = {"MIGRC": "mm/migrc/", "KMMSCAND": "mm/tier/", "TIER_PROMOTE": "mm/tier/"}
+OURS = {"MIGRC": "mm/migrc/", "KMMSCAND": "mm/tier/kmmscand/", "TIER_PROMOTE": "mm/tier/"}
 
 
 def _make(src: Path, obj: Path, *argv: str) -> str:

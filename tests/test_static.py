@@ -21,7 +21,7 @@ TRACKED = subprocess.check_output(
 # The commit message of a series has no MAINTAINERS duty; ours are listed in one entry.
 CHECKPATCH = ["--strict", "--terse", "--show-types", "--ignore", "FILE_PATH_CHANGES"]
 
-OURS = ("mm/tier/", "mm/migrc/", "mm/demote.o", "mm/zap_batch.o")
+OURS = ("mm/tier/", "mm/tier/kmmscand/", "mm/migrc/", "mm/demote.o", "mm/zap_batch.o")
 
 
 def _run(*argv: str | Path, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ DECLARE_STATIC_KEY_FALSE(kmmscand_cache_key);
 extern nodemask_t kmmscand_slow_nodes;
 
 void __kmmscand_folio_accessed(struct vm_area_struct *vma, struct folio *folio);
-void __kmmscand_table_aged(void);
+void __kmmscand_page_table_aged(void);
 void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
 			  loff_t prev);
 void kmmscand_vmstat_show(struct seq_file *m);
@@ -46,17 +46,17 @@ static inline void kmmscand_folio_accessed(struct vm_area_struct *vma, struct fo
 }
 
 /**
- * kmmscand_table_aged - the Accessed bit of an entry for a page table is to be cleared
+ * kmmscand_page_table_aged - the Accessed bit of an entry for a page table is to be cleared
  *
  * By somebody who does not look at all pages below.  kmmscand cannot conclude from it
  * any more that those have not been accessed.  A nop while kmmscand is off.
  *
  * Context: any; before the bit is cleared.
  */
-static inline void kmmscand_table_aged(void)
+static inline void kmmscand_page_table_aged(void)
 {
 	if (static_branch_unlikely(&kmmscand_key))
-		__kmmscand_table_aged();
+		__kmmscand_page_table_aged();
 }
 
 /**
@@ -82,7 +82,7 @@ static inline void kmmscand_folio_accessed(struct vm_area_struct *vma, struct fo
 {
 }
 
-static inline void kmmscand_table_aged(void)
+static inline void kmmscand_page_table_aged(void)
 {
 }
 

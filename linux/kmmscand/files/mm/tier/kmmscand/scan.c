@@ -41,7 +41,7 @@
  *    access may slip through, as it may in MGLRU's own walks; it is noticed when the processor
  *    next walks to any page of the table, by folio_referenced(), or in our next full pass.
  *    MGLRU for its part clears the bit without looking at pages of other nodes.  It tells
- *    that it did (kmmscand_table_aged()), and a pass that follows skips nothing.
+ *    that it did (kmmscand_page_table_aged()), and a pass that follows skips nothing.
  *  - An mm with a secondary MMU (KVM) costs a notifier call for every entry of a
  *    slow page, because only the notifier knows what the guest has accessed.
  *  - A processor sets the bit again only when it walks the page table, so what
@@ -770,9 +770,9 @@ void __kmmscand_folio_accessed(struct vm_area_struct *vma, struct folio *folio)
 }
 
 /**
- * __kmmscand_table_aged - see kmmscand_table_aged()
+ * __kmmscand_page_table_aged - see kmmscand_page_table_aged()
  */
-void __kmmscand_table_aged(void)
+void __kmmscand_page_table_aged(void)
 {
 	unsigned int epoch = hotness_epoch();
 
