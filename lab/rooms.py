@@ -5,6 +5,11 @@ A room holds new files (``files/``, at their path in the kernel tree) and
 hooks (``hooks/``, small patches into files that exist before the room is
 applied).  Rooms are applied in the order of linux/series: first a room's
 files, then its hooks by name.
+
+Each hook is a commit.  The new files are as many as ``room.toml`` has tables
+``[[commit]]``, at its end: subject, text, and the files by path or pattern.
+Whoever reviews a room reads one after the other.  A room never patches new
+files of another one (``patched_across``).
 """
 
 from __future__ import annotations
@@ -12,15 +17,63 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab import cache, run
 from lab.errors import LabError
 
 LINUX = cache.PROJECT / "linux"
-MESSAGE_HEADING = "## Commit message of the new files"
+ROOM_TOML = "room.toml"
+COMMIT_TABLE = "[[commit]]"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A table [[commit]] of room.toml: new files that are reviewed together.
+
+    Patterns are as in a shell; ``*`` and ``?`` stand for what is in one directory, ``**`` also
+    for what is below.  The last commit of a room has all files that none names.
+    """
+
+    subject: str
+    text: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """Subject and text."""
+        return f"{self.subject}\n\n{self.text}".strip()
+
+    def matching(self, names: Iterable[str]) -> list[str]:
+        """Those files that a pattern names."""
+        return [name for name in names if any(_matches(name, one) for one in self.files)]
+
+    def toml(self) -> str:
+        """The table."""
+        lines = [COMMIT_TABLE, f"subject = {_quoted(self.subject)}"]
+        if self.text:
+            text = self.text.replace("\\", "\\\\").replace('"""', '""\\"')
+            lines += ['text = """', text, '"""']
+        if self.files:
+            lines += ["files = [", *(f"    {_quoted(name)}," for name in self.files), "]"]
+        return "\n".join([*lines, ""])
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _matches(name: str, pattern: str) -> bool:
+    parts = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+    regex = "".join(
+        part if part.startswith("[") else parts.get(part, re.escape(part))
+        for part in re.split(r"(\*\*|\*|\?|\[\w+\])", pattern)
+    )
+    return re.fullmatch(regex, name) is not None
 
 
 @dataclass(frozen=True)
@@ -43,32 +96,101 @@ class Room:
 
     def cover(self) -> tuple[str, str]:
         """Subject and text of the cover letter."""
-        letter = self._cover_text().partition(MESSAGE_HEADING)[0]
-        letter = re.sub(r"<!--.*?-->\n", "", letter)  # the licence
+        letter = re.sub(r"<!--.*?-->\n", "", self._cover_text())  # the licence
         subject, _, body = letter.partition("\n")
         return subject.lstrip("# ").strip(), body.strip()
 
-    def files_message(self) -> str:
-        """The commit message of the new files."""
-        message = self._cover_text().partition(MESSAGE_HEADING)[2].strip()
-        if not message:
-            raise LabError(
-                f"{self.path / 'cover.md'} has no section {MESSAGE_HEADING!r}",
-                "add it: subject line, empty line, text, Signed-off-by",
-            )
-        return message
+    @property
+    def toml(self) -> Path:
+        """What the room says of itself."""
+        return self.path / ROOM_TOML
 
-    def set_files_message(self, message: str) -> None:
-        """Replace the commit message of the new files in cover.md."""
-        letter = self._cover_text().partition(MESSAGE_HEADING)[0].rstrip()
-        text = f"{letter}\n\n{MESSAGE_HEADING}\n\n{message.strip()}\n"
-        (self.path / "cover.md").write_text(text, encoding="utf-8")
+    def commits(self) -> list[Commit]:
+        """The tables [[commit]], as they are written."""
+        if not self.toml.exists():
+            return []
+        try:
+            tables = tomllib.loads(self.toml.read_text(encoding="utf-8")).get("commit", [])
+            return [_commit(table) for table in tables]
+        except (tomllib.TOMLDecodeError, TypeError) as error:
+            raise LabError(
+                f"{self.toml}: {error}",
+                f"a {COMMIT_TABLE} has subject, text and files = [paths or patterns]",
+            ) from error
+
+    def set_commits(self, commits: list[Commit]) -> None:
+        """Replace the tables [[commit]], which end room.toml; what they say already stays."""
+        if commits == self.commits():
+            return
+        text = "# SPDX-License-Identifier: GPL-2.0\n"
+        if self.toml.exists():
+            text = self.toml.read_text(encoding="utf-8")
+        kept = re.split(rf"^{re.escape(COMMIT_TABLE)}$", text, maxsplit=1, flags=re.M)[0]
+        tables = [commit.toml() for commit in commits]
+        self.toml.write_text("\n".join([kept.rstrip() + "\n", *tables]), encoding="utf-8")
+
+    def parts(self) -> list[tuple[Commit, list[str]]]:
+        """The new files, commit by commit."""
+        names, commits = list(self.files), self.commits()
+        if not names and not commits:
+            return []
+        if not commits:
+            raise LabError(
+                f"room {self.name} has new files and no {COMMIT_TABLE}",
+                f"end {self.toml} with one or more: subject, text, files",
+            )
+        return _shared_out(self.toml, names, commits)
 
     def _cover_text(self) -> str:
         path = self.path / "cover.md"
         if not path.exists():
             raise LabError(f"room {self.name} has no cover.md", f"write {path}")
         return path.read_text(encoding="utf-8")
+
+
+def _commit(table: dict[str, Any]) -> Commit:
+    """A table, or TypeError."""
+    subject, text, files = table.get("subject"), table.get("text", ""), table.get("files", [])
+    right = isinstance(subject, str) and isinstance(text, str) and isinstance(files, list)
+    if not right or set(table) - {"subject", "text", "files"} or "\n" in str(subject):
+        raise TypeError(f"wrong {COMMIT_TABLE}: {table}")
+    return Commit(str(subject), text.strip(), tuple(str(name) for name in files))
+
+
+def _shared_out(
+    where: Path, names: list[str], commits: list[Commit]
+) -> list[tuple[Commit, list[str]]]:
+    """Which commit has which files; each of them one."""
+    owner: dict[str, Commit] = {}
+    subjects = [commit.subject for commit in commits]
+    for commit in commits:
+        if subjects.count(commit.subject) > 1:
+            raise LabError(
+                f"{where}: two commits have the subject {commit.subject!r}",
+                "refresh tells commits by their subjects: change one of them",
+            )
+        for pattern in commit.files:
+            if not any(_matches(name, pattern) for name in names):
+                raise LabError(
+                    f"{where}: {pattern!r} of commit {commit.subject!r} matches no new file",
+                    "mend or remove it; patterns are paths in the kernel tree",
+                )
+        for name in commit.matching(names):
+            if name in owner:
+                raise LabError(
+                    f"{where}: {name} is named by {owner[name].subject!r} and {commit.subject!r}",
+                    "leave it to one of them",
+                )
+            owner[name] = commit
+    parts = [(commit, [name for name in names if owner.get(name) is commit]) for commit in commits]
+    parts[-1][1].extend(name for name in names if name not in owner)
+    for commit, found in parts:
+        if not found:
+            raise LabError(
+                f"{where}: commit {commit.subject!r} has no files",
+                "name some, or remove the table",
+            )
+    return parts
 
 
 def series() -> list[Room]:
@@ -91,6 +213,18 @@ def touched(patch: Path) -> list[str]:
     """The files that a hook changes."""
     text = patch.read_text(encoding="utf-8", errors="surrogateescape")
     return re.findall(r"^--- a/(\S+)$", text, flags=re.MULTILINE)
+
+
+def patched_across(rooms: list[Room]) -> list[str]:
+    """Hooks that patch a new file of another room, which none may: "room/hook: file"."""
+    owner = {name: room for room in rooms for name in room.files}
+    return [
+        f"{room.name}/{hook.name}: {name} of {owner[name].name}"
+        for room in rooms
+        for hook in room.hooks
+        for name in touched(hook)
+        if name in owner and owner[name] != room
+    ]
 
 
 def base_files(rooms: list[Room]) -> set[str]:

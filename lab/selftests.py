@@ -2,8 +2,8 @@
 """The kernel's own selftests: built from the tree, run in a guest, read as KTAP.
 
 The base kernel's mm programs run on base and on tiershift; what passes on
-base must pass on ours.  Our own (tools/testing/selftests/tier) run on
-tiershift and on the debug kernel.
+base must pass on ours.  Our own (tools/testing/selftests/tier, kmmscand, ...) run
+on tiershift and on the debug kernel.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Program:
         return self.label or self.name
 
 
+# What promotes, and what finds hot pages: the second includes headers of the first.
+TIER = ("tier", "kmmscand")
 # Chosen for speed under emulation; see docs/lab.md for those left out and why.
 MM = (
     Program("cow"),
@@ -57,25 +59,32 @@ swapon /dev/zram0
 """
 
 
-def programs(kernel: KernelImage, collection: str, names: list[str] | None = None) -> Path:
-    """Build selftests of tools/testing/selftests/<collection> from the kernel's source."""
+def programs(kernel: KernelImage, *collections: str, names: list[str] | None = None) -> Path:
+    """Build selftests of tools/testing/selftests/<collection> from the kernel's source.
+
+    Those of several collections come into one directory.
+    """
     parts = [
         tree.git("rev-parse", f"{kernel.source_tree}:{path}")
-        for path in (f"tools/testing/selftests/{collection}", "include/uapi")
+        for path in (*(f"tools/testing/selftests/{name}" for name in collections), "include/uapi")
     ]
     wanted = names or ["all"]
-    directory = cache.sub("programs") / f"{collection}-{cache.key([*parts, *wanted])}"
+    directory = cache.sub("programs") / f"{'-'.join(collections)}-{cache.key([*parts, *wanted])}"
     if directory.exists():
         return directory
     commit = build.commit_of(kernel.flavour, kernel.base_version)
     with cache.lock("build"):
         if not directory.exists():
-            _make(kernel, commit, collection, names, directory)
+            _make(kernel, commit, collections, names, directory)
     return directory
 
 
 def _make(
-    kernel: KernelImage, commit: str, collection: str, names: list[str] | None, directory: Path
+    kernel: KernelImage,
+    commit: str,
+    collections: tuple[str, ...],
+    names: list[str] | None,
+    directory: Path,
 ) -> None:
     src = build.source_directory(commit)
     obj = build.object_directory(kernel.flavour, src)
@@ -83,17 +92,18 @@ def _make(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     run.output(["make", "-s", "-C", src, f"O={obj}", "headers"])
-    run.output(
-        [
-            "make",
-            "-s",
-            "-C",
-            src / "tools/testing/selftests" / collection,
-            f"OUTPUT={partial}",
-            f"KHDR_INCLUDES=-isystem {obj}/usr/include",
-            *(["all"] if names is None else [f"{partial}/{name}" for name in names]),
-        ]
-    )
+    for collection in collections:
+        run.output(
+            [
+                "make",
+                "-s",
+                "-C",
+                src / "tools/testing/selftests" / collection,
+                f"OUTPUT={partial}",
+                f"KHDR_INCLUDES=-isystem {obj}/usr/include",
+                *(["all"] if names is None else [f"{partial}/{name}" for name in names]),
+            ]
+        )
     partial.rename(directory)
 
 

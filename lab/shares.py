@@ -21,7 +21,7 @@ from lab.results.study import Column, Study
 from lab.selftests import Program
 
 NAME = "shares"
-DIRECTORY = "tier"  # below tools/testing/selftests
+DIRECTORY = "kmmscand"  # below tools/testing/selftests
 PROGRAM = "kmmscand_control_test"
 RUNS = 3
 # Beyond the limit, for each CPU: pages that wait in batches to be put on a list, and updates

@@ -25,7 +25,7 @@ PROGRAMS = (
     Program("kmmscand_edge_test", "mthp", timeout_s=300),
 )
 HUGE_KB = 2048
-DIRECTORY = "tier"  # below tools/testing/selftests
+DIRECTORY = "kmmscand"  # below tools/testing/selftests
 
 _HUGE = re.compile(
     r"^# huge: (\d+) of (\d+) hot and (\d+) of (\d+) cold pages promoted.*\n"

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernel tree: rooms as git commits, and back.
 
-``compose`` makes one commit per room for its new files and one per hook, on
-top of the base, without touching any work tree: identities and dates are
-fixed, so the same input gives the same commits everywhere.  ``checkout_tree``
+``compose`` makes the commits of each room's new files (``[[commit]]`` of its
+room.toml) and one per hook, on top of the base, without touching any work
+tree: identities and dates are fixed, so the same input gives the same commits
+everywhere.  ``checkout_tree``
 (make tree) puts them into the cache's repository for editing, ``refresh``
 writes an edited tree back into linux/, ``export_series`` writes mails.
 
 Rules for editing (also printed by make tree): commit a change as a fixup of
 the commit it belongs to (``git commit --fixup``), or as a new commit whose
-last line says ``Tiershift-Room: NAME``.
+last line says ``Tiershift-Room: NAME``.  A new file comes into the commit whose
+pattern in room.toml matches it, or else into the one that adds it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 
 from lab import cache, rooms, run, source
 from lab.errors import LabError
-from lab.rooms import Room
+from lab.rooms import Commit, Room
 
 BRANCH = "tiershift"
 TRAILER = "Tiershift-Room"
@@ -36,6 +38,9 @@ IDENTITY = {
     "GIT_COMMITTER_EMAIL": "tiershift@localhost.invalid",
     "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
 }
+
+
+SIGNED_OFF = f"Signed-off-by: {IDENTITY['GIT_AUTHOR_NAME']} <{IDENTITY['GIT_AUTHOR_EMAIL']}>"
 
 
 def repository() -> Path:
@@ -124,7 +129,7 @@ def _content(version: str, wanted: list[Room]) -> str:
     parts: list[str | bytes] = [str(repository()), version]
     for room in wanted:
         parts.append(room.name)
-        for path in [room.path / "cover.md", *room.files.values(), *room.hooks]:
+        for path in [room.toml, *room.files.values(), *room.hooks]:
             parts += [str(path), str(path.exists() and path.stat().st_mode & 0o100)]
             parts.append(path.read_bytes() if path.exists() else "")
     return cache.key(parts)
@@ -136,8 +141,9 @@ def _compose(version: str, wanted: list[Room]) -> str:
         env = {"GIT_INDEX_FILE": f"{scratch}/index"}
         git("read-tree", head, env=env)
         for room in wanted:
-            if room.files:
-                head = _commit_files(room, head, version, env)
+            _refuse_existing(room, version, env)
+            for commit, names in room.parts():
+                head = _commit_files(room, commit, names, head, env)
             for hook in room.hooks:
                 head = _commit_hook(room, hook, head, version, env)
     return head
@@ -150,16 +156,23 @@ def _commit(head: str, message: str, room: Room, env: Mapping[str, str]) -> str:
     return git("commit-tree", tree, "-p", head, stdin=message + "\n")
 
 
-def _commit_files(room: Room, head: str, version: str, env: Mapping[str, str]) -> str:
-    existing = set(git("ls-files", "--", *room.files, env=env).splitlines())
+def _refuse_existing(room: Room, version: str, env: Mapping[str, str]) -> None:
+    existing = set(git("ls-files", "--", *room.files, env=env).splitlines()) if room.files else ()
     if existing:
         raise LabError(f"room {room.name}: {min(existing)} exists already in {version}")
+
+
+def _commit_files(
+    room: Room, commit: Commit, names: list[str], head: str, env: Mapping[str, str]
+) -> str:
+    paths = [room.files[name] for name in names]
+    blobs = git("hash-object", "-w", "--stdin-paths", stdin="\n".join(map(str, paths)) + "\n")
     info = []
-    for name, path in room.files.items():
+    for name, path, blob in zip(names, paths, blobs.split(), strict=True):
         mode = "100755" if path.stat().st_mode & 0o100 else "100644"
-        info.append(f"{mode} {git('hash-object', '-w', path)}\t{name}")
+        info.append(f"{mode} {blob}\t{name}")
     git("update-index", "--add", "--index-info", env=env, stdin="\n".join(info) + "\n")
-    return _commit(head, room.files_message(), room, env)
+    return _commit(head, f"{commit.message}\n\n{SIGNED_OFF}", room, env)
 
 
 def _commit_hook(room: Room, hook: Path, head: str, version: str, env: Mapping[str, str]) -> str:
@@ -286,7 +299,7 @@ def _split_by_room(base: str) -> list[tuple[Room, list[str]]]:
 
 
 def _write_room(room: Room, commits: list[str]) -> bool:
-    """Write files/, hooks/ and the message of one room; True if it changed."""
+    """Write files/, hooks/ and the tables of commits of one room; True if it changed."""
     before = list(cache.tree_parts(room.path)) if room.path.exists() else []
     start, end = f"{commits[0]}^", commits[-1]
     added = git("diff", "--no-renames", "--diff-filter=A", "--name-only", start, end).splitlines()
@@ -300,8 +313,7 @@ def _write_room(room: Room, commits: list[str]) -> bool:
         if git("ls-tree", end, "--", name).startswith("100755"):
             target.chmod(0o755)
     room.path.mkdir(exist_ok=True)
-    if added:
-        room.set_files_message(_without_trailer(git("log", "-1", "--format=%B", commits[0])))
+    room.set_commits(_tables(room.commits(), commits, added))
     number = 0
     for commit in commits:
         changed = git("diff", "--no-renames", "--name-only", f"{commit}^", commit).splitlines()
@@ -310,6 +322,51 @@ def _write_room(room: Room, commits: list[str]) -> bool:
             number += 1
             _write_hook(room, number, commit, old)
     return before != list(cache.tree_parts(room.path))
+
+
+def _tables(tables: list[Commit], commits: list[str], added: list[str]) -> list[Commit]:
+    """What room.toml should say of the commits: whatever it has said and is still true.
+
+    A table follows its commit, which it is known by to have the same subject or else the first
+    of its files: to another place, another message, or into one with which it was squashed.
+    """
+    left = set(added)
+    adds: dict[str, list[str]] = {}  # by commit, what it adds and is still there in the end
+    for commit in commits:
+        names = git("diff", "--no-renames", "--diff-filter=A", "--name-only", f"{commit}^", commit)
+        adds[commit] = [name for name in names.splitlines() if name in left]
+        left -= set(adds[commit])
+    adder = {name: commit for commit, names in adds.items() for name in names}
+    says = {commit: _parse(git("log", "-1", "--format=%B", commit)) for commit in commits}
+    subjects = {says[commit].subject: commit for commit in reversed(commits) if adds[commit]}
+
+    found: dict[str, list[str]] = {}  # by commit, the patterns of its tables
+    known: set[str] = set()
+    for table in tables:
+        patterns = [one for one in table.files if Commit("", "", (one,)).matching(added)]
+        named = Commit("", "", tuple(patterns)).matching(added)
+        known |= set(named)
+        home = subjects.get(table.subject) or next((adder[name] for name in named), None)
+        if home:
+            found.setdefault(home, []).extend(patterns)
+    unnamed = [name for name in added if name not in known]
+    last = max({*found, *(adder[name] for name in unnamed)}, key=commits.index, default=None)
+    rest = last if last in found else None  # has what nobody names
+    for name in unnamed:
+        if adder[name] != rest:
+            found.setdefault(adder[name], []).append(name)
+    return [
+        Commit(says[commit].subject, says[commit].text, tuple(found[commit]))
+        for commit in commits
+        if commit in found
+    ]
+
+
+def _parse(message: str) -> Commit:
+    """Subject and text of a commit message, without what every message ends with."""
+    text = _without_trailer(message)
+    subject, _, body = text.removesuffix(SIGNED_OFF).strip().partition("\n")
+    return Commit(subject.strip(), body.strip())
 
 
 def _without_trailer(message: str) -> str:
@@ -359,7 +416,7 @@ def export_series(
         target = directory / f"{index}-{room.name}"
         target.mkdir()
         subject, body = room.cover()
-        count = len(room.hooks) + bool(room.files)
+        count = len(room.parts()) + len(room.hooks)
         cover = target / "0000-cover-letter.patch"
         cover.write_text(
             f"From {'0' * 40} Mon Sep 17 00:00:00 2001\n"

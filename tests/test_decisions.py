@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = tuple(ROOT / "linux" / room / "files/mm/tier" for room in ("promote", "kmmscand"))
+PROMOTE = ROOT / "linux/promote/files/mm/tier"
+KMMSCAND = ROOT / "linux/kmmscand/files/mm/tier/kmmscand"
 # Cases of each file, up to those that need the kernel
 CASES = (
     ("kmmscand_kunit.c", "static void score_test", "static unsigned int next_shift"),
@@ -163,7 +164,7 @@ def _copy(directory: Path) -> None:
     shutil.copy(ROOT / "tests/kunit/test.h", directory / "kunit")
     (directory / "fault.h").write_text("", encoding="utf-8")
     for name in HEADERS:
-        (found,) = (room / name for room in ROOMS if (room / name).exists())
+        (found,) = (room / name for room in (PROMOTE, KMMSCAND) if (room / name).exists())
         shutil.copy(found, directory)
 
 
@@ -171,7 +172,7 @@ def _program(directory: Path) -> None:
     """The cases and a main() that calls them."""
     parts = ["#include <kunit/test.h>", *(f'#include "{name}"' for name in HEADERS)]
     for name, first, last in CASES:
-        text = (ROOMS[1] / name).read_text(encoding="utf-8")
+        text = (KMMSCAND / name).read_text(encoding="utf-8")
         parts.append(text[text.index(first) : text.index(last)])
     tests = re.findall(r"^static void (\w+_test)\(struct kunit \*test\)$", "\n".join(parts), re.M)
     parts += ["int main(void)", "{", "\tstruct kunit test = {};", ""]

@@ -125,9 +125,9 @@ def test_mm_selftests_pass_as_on_base(
     machine = topology.load("two-tier", fast_cpus=4, fast_mb=1024, slow_mb=1024)
     names = [program.name for program in selftests.MM]
     on_base = selftests.cached_base(
-        base_kernel, selftests.programs(base_kernel, "mm", names), machine, out_dir / "base"
+        base_kernel, selftests.programs(base_kernel, "mm", names=names), machine, out_dir / "base"
     )
-    programs = selftests.programs(kernel, "mm", names)
+    programs = selftests.programs(kernel, "mm", names=names)
 
     def run(wanted: tuple[Program, ...], where: Path) -> dict[str, list[Case]]:
         prepare = selftests.MM_PREPARE + also.replace("@OUT@", str(where))
@@ -168,7 +168,7 @@ def test_tier_selftests(
     flavour: str, request: pytest.FixtureRequest, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
-    programs = selftests.programs(kernel, "tier")
+    programs = selftests.programs(kernel, *selftests.TIER)
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(kernel, programs, TIER, machine, out_dir, prepare="true")
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
@@ -180,7 +180,7 @@ def test_edge_selftests(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     """Too long for `make test`: `make soak` runs it."""
-    programs = selftests.programs(debug_kernel, "tier")
+    programs = selftests.programs(debug_kernel, *selftests.TIER)
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(debug_kernel, programs, EDGE, machine, out_dir, prepare="true")
     report(subtests, cases, EDGE_MAY_SKIP)
@@ -191,7 +191,7 @@ def test_toggled_for_minutes(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     """Switched on and off under load, also while all settings change: nothing is lost."""
-    programs = selftests.programs(debug_kernel, "tier")
+    programs = selftests.programs(debug_kernel, *selftests.TIER)
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(debug_kernel, programs, TOGGLE, machine, out_dir, prepare="true")
     assert {key: [case.outcome for case in found] for key, found in cases.items()} == {
@@ -209,7 +209,7 @@ def test_hotplug_selftests(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     """A slow node that comes and goes needs a machine of its own."""
-    programs = selftests.programs(debug_kernel, "tier")
+    programs = selftests.programs(debug_kernel, *selftests.TIER)
     machine = topology.load("two-tier-plugged")
     cases = selftests.run_programs(
         debug_kernel, programs, HOTPLUG, machine, out_dir, prepare="true"
@@ -324,7 +324,7 @@ def test_target_selftests(
 ) -> None:
     """To which of two fast nodes?  Needs a machine that has them."""
     kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
-    programs = selftests.programs(kernel, "tier")
+    programs = selftests.programs(kernel, *selftests.TIER)
     cases = selftests.run_programs(
         kernel, programs, TARGET, _two_sockets(), out_dir, prepare="true"
     )
@@ -356,7 +356,7 @@ def _assert_noticed(
     )
     cases = selftests.run_programs(
         kernel,
-        selftests.programs(kernel, "tier"),
+        selftests.programs(kernel, *selftests.TIER),
         wanted,
         machine or topology.load("two-tier", fast_mb=768, slow_mb=512),
         out_dir,
@@ -397,7 +397,7 @@ def test_bounce_selftests(
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(
         torture_kernel,
-        selftests.programs(torture_kernel, "tier"),
+        selftests.programs(torture_kernel, *selftests.TIER),
         BOUNCE,
         machine,
         out_dir,

@@ -29,7 +29,7 @@ typedef struct { int unused; } pte_t;
 #define U32_MAX		UINT32_MAX
 #define U16_MAX		UINT16_MAX
 #define TIER_GROUPS	64
-#define tier_fault(name)	false
+#define kmmscand_fault(name)	false
 #define DECLARE_STATIC_KEY_FALSE(name)	extern bool name
 #define static_branch_unlikely(key)	(*(key))
 

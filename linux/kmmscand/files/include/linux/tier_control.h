@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Who may be scanned and promoted by kmmscand: what fork, prctl(), /proc and memory
- * control groups need of it.  See mm/tier/prctl.c and mm/tier/memcg.c.
+ * control groups need of it.  See mm/tier/kmmscand/prctl.c and mm/tier/kmmscand/memcg.c.
  */
 #ifndef _LINUX_TIER_CONTROL_H
 #define _LINUX_TIER_CONTROL_H

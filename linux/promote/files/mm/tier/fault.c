@@ -28,13 +28,30 @@ static const char * const tier_fault_names[NR_TIER_FAULTS] = {
 };
 
 /**
- * tier_create_faults - create the files of the switches
- * @dir: in debugfs
+ * tier_debug_dir - directory of the tiers in debugfs
+ *
+ * It is created by the first call.  Sources of hotness put their switches beside ours.
+ *
+ * Context: initcalls.
+ * Return: as debugfs_create_dir().
  */
-void tier_create_faults(struct dentry *dir)
+struct dentry *tier_debug_dir(void)
+{
+	static struct dentry *dir;
+
+	if (!dir)
+		dir = debugfs_create_dir("tier", NULL);
+	return dir;
+}
+
+/**
+ * tier_create_faults - create the files of the switches
+ */
+void tier_create_faults(void)
 {
 	int i;
 
 	for (i = 0; i < NR_TIER_FAULTS; i++)
-		debugfs_create_bool(tier_fault_names[i], 0600, dir, &tier_faults[i]);
+		debugfs_create_bool(tier_fault_names[i], 0600, tier_debug_dir(),
+				    &tier_faults[i]);
 }

@@ -35,7 +35,8 @@ enum tier_fault {
 extern bool tier_faults[NR_TIER_FAULTS];
 #define tier_fault(name)	READ_ONCE(tier_faults[TIER_FAULT_##name])
 
-void tier_create_faults(struct dentry *dir);
+struct dentry *tier_debug_dir(void);
+void tier_create_faults(void);
 #else
 #define tier_fault(name)	((void)TIER_FAULT_##name, false)
 #endif

@@ -899,10 +899,8 @@ static const struct file_operations tier_debug_promote_fops = {
 
 static int __init tier_debug_init(void)
 {
-	struct dentry *dir = debugfs_create_dir("tier", NULL);
-
-	debugfs_create_file("promote", 0200, dir, NULL, &tier_debug_promote_fops);
-	tier_create_faults(dir);
+	debugfs_create_file("promote", 0200, tier_debug_dir(), NULL, &tier_debug_promote_fops);
+	tier_create_faults();
 	return 0;
 }
 late_initcall(tier_debug_init);

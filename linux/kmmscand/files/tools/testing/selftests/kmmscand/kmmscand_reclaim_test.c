@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * kmmscand and reclaim, with NUMA balancing off: promotion leaves what is below the high
+ * watermark of a fast node alone; kswapd makes room for it by demotion, and only if that is
+ * enabled; kswapd keeps the promo watermark while kmmscand is on, and only then.  What MGLRU
+ * finds accessed when it walks page tables counts as if kmmscand had found it.  Of a promoted
+ * page PG_young is cleared, where it would only repeat what the generation says.  Memory of a
+ * control group is not demoted out of its cpuset only to make room for promotions.
+ *
+ * A node with room in any of its zones counts as one that has room, and kswapd is content when
+ * any zone has enough.  So that all is about the largest one, the others are reserved.
+ *
+ * "headroom" needs CONFIG_TIER_DEBUG.  With /sys/kernel/debug/tier/fault_keep set, the test "keep"
+ * must fail.
+ */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+
+#include "kmmscand_hot.h"
+#include "../tier/tier_fill.h"
+
+#define MB		(1024UL * 1024)
+#define VM		"/proc/sys/vm/"
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
+#define LRU_GEN		"/sys/kernel/debug/lru_gen"
+#define CGROUPS		"/tmp/kmmscand_reclaim_test"
+#define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
+
+/* Hot, slow at first */
+#define SET		(24 * MB)
+/* Pages of it that fit above the high watermark */
+#define SPACE		2048
+/* That are promoted by hand, in bytes */
+#define BY_HAND		(2 * MB)
+
+/* Of a group that is confined to the fast node, and how long it is watched */
+#define CONFINED	(128 * MB)
+#define KEEP_S		20
+/* Hot meanwhile, so much that with fault_keep some of it would surely be demoted */
+#define DEMANDED	(48 * MB)
+
+/* With PG_young */
+#define YOUNG		(64 * PAGE)
+
+/* Until demotion has made room for what is hot */
+#define DEMOTE_S	60
+/* Until kswapd has done what it wants, and how long it is idle then */
+#define SETTLE_S	40
+#define IDLE_S		3
+
+/* How long nothing must be promoted */
+#define STAY_S		12
+/*
+ * A score that no page gets of a process that is scanned once in ten epochs: three close visits
+ * give six bits of history out of eight, and a point more
+ */
+#define TOO_HIGH	"8"
+
+static char *hog;
+static size_t hog_len;
+
+/* Fill the fast node, but for @space pages above its high watermark. */
+static bool fill_fast(long space)
+{
+	size_t used;
+
+	write_file(VM "drop_caches", "3");
+	hog = fill_node(fast, &hog_len);
+	if (!hog)
+		return false;
+	for (used = 0; used < hog_len / 2 && room(fast) < space; used += MB / 4) {
+		madvise(hog + used, MB / 4, MADV_DONTNEED);
+		usleep(10000);
+	}
+	return room(fast) >= space;
+}
+
+static void empty_fast(void)
+{
+	if (hog)
+		munmap(hog, hog_len);
+	hog = NULL;
+}
+
+/* Demotion is as told, and the watermarks are so many ten thousandths of a node apart. */
+static bool prepare(const char *demotion, const char *scale)
+{
+	/* Which may not be there */
+	change(BALANCING, "0");
+	return !change(DEMOTION, demotion) && !change(VM "watermark_boost_factor", "0") &&
+	       !change(VM "lowmem_reserve_ratio", "1 1") &&
+	       !change(VM "watermark_scale_factor", scale) && !change(PCP_HIGH, "1000");
+}
+
+static void test_watermark(void)
+{
+	char *p = map_on(SET, slow, false);
+	long demoted, scanned, left, space;
+	unsigned long moved;
+	bool ok;
+
+	if (!p || count_on(p, SET, slow) < SET / PAGE) {
+		ksft_test_result_skip("no memory on the slow node\n");
+		goto unmap;
+	}
+	fill(p, SET);
+	if (!prepare("0", "100") || !fill_fast(SPACE)) {
+		ksft_test_result_skip("cannot fill the fast node\n");
+		goto empty;
+	}
+	sleep(1);
+	space = room(fast);
+	demoted = event_count("pgdemote_kswapd");
+	scanned = event_count("pgscan_kswapd");
+	ok = !enable(true);
+	warm(p, SET, 8);
+	moved = count_on(p, SET, fast);
+	left = room(fast);
+	scanned = event_count("pgscan_kswapd") - scanned;
+	demoted = event_count("pgdemote_kswapd") - demoted;
+	ksft_print_msg("of %ld pages %ld are left, %lu promoted; kswapd scanned %ld, demoted %ld\n",
+		       space, left, moved, scanned, demoted);
+	/* Per-CPU lists blur it a bit. */
+	ok &= (long)moved >= space / 4 && (long)moved <= space + 512 && left > -256;
+	ok &= !scanned && !demoted;
+
+	/* The same with demotion */
+	ok &= !change(DEMOTION, "1");
+	demoted = event_count("pgdemote_kswapd");
+	moved = keep_hot(p, SET, DEMOTE_S, 75);
+	demoted = event_count("pgdemote_kswapd") - demoted;
+	ksft_print_msg("%lu of %lu pages promoted, kswapd demoted %ld\n", moved, SET / PAGE,
+		       demoted);
+	ok &= moved >= SET / PAGE * 3 / 4 && demoted > 0;
+	ok &= !enable(false);
+	ok &= intact(p, SET);
+	ksft_test_result(ok, "promotion stays above the high watermark, or demotion makes room\n");
+empty:
+	empty_fast();
+unmap:
+	if (p)
+		unmap_on(p, SET);
+}
+
+static int promote_page(const char *addr)
+{
+	return promote(pfn_of(addr), 1, fast);
+}
+
+/*
+ * Use up the room of the fast node, the last of it by promotion of pages from @next on, so that
+ * kswapd is told to make some.  Returns how much there is when it has done; or little, if it
+ * was not told.
+ *
+ * By then it has little to do to get to the high watermark.  The farther it has to go the more
+ * it overshoots.  With @headroom it is to be told again if it has given up.
+ */
+static long room_made(char *p, unsigned long *next, bool headroom)
+{
+	const size_t size = 256 * MB;
+	char *more = map_bound(size, fast);
+	long before, after;
+	double end, idle;
+	size_t used = 0;
+	int err = 0;
+
+	if (!more)
+		return 0;
+	madvise(more, size, MADV_NOHUGEPAGE);
+	for (; used < size; used += PAGE) {
+		if (!(used % (32 * PAGE)) && room(fast) <= 64)
+			break;
+		more[used] = 1;
+	}
+	for (; err != -ENOSPC && *next < BY_HAND / PAGE; ++*next)
+		err = promote_page(p + *next * PAGE);
+	after = room(fast);
+	end = now() + SETTLE_S;
+	idle = now() + IDLE_S;
+	while (now() < end && now() < idle) {
+		usleep(100000);
+		/* It is sent again by a promotion, but not more than every ten seconds. */
+		if (headroom && zone_value(fast, UNRECLAIMABLE) == 1) {
+			promote_page(p + *next * PAGE);
+			idle = now() + IDLE_S;
+		}
+		before = after;
+		after = room(fast);
+		/* Somebody always needs a page. */
+		if (labs(after - before) > 32)
+			idle = now() + IDLE_S;
+	}
+	ksft_print_msg("after %zu pages and %s there is room for %ld%s\n", used / PAGE,
+		       err == -ENOSPC ? "no room for a promotion" : "promotions only", after,
+		       zone_value(fast, UNRECLAIMABLE) == 1 ? ", kswapd has given up" : "");
+	munmap(more, size);
+	return after;
+}
+
+static void test_headroom(void)
+{
+	char *p = map_on(BY_HAND, slow, false);
+	unsigned long next = 0;
+	long gap, off, on, again;
+	bool ok;
+
+	if (!p || access(PROMOTE, W_OK)) {
+		ksft_test_result_skip("no " PROMOTE " (CONFIG_TIER_DEBUG)\n");
+		goto unmap;
+	}
+	/* Far apart, so that they cannot be taken for each other */
+	if (!prepare("1", "300") || !fill_fast(0)) {
+		ksft_test_result_skip("cannot fill the fast node\n");
+		goto empty;
+	}
+	gap = zone_value(fast, "promo") - zone_value(fast, "high");
+	off = room_made(p, &next, false);
+	/* Nobody else is to tell kswapd. */
+	ok = !set("promote_rate_mbps", "0");
+	ok &= !enable(true);
+	on = room_made(p, &next, true);
+	ok &= !enable(false);
+	again = room_made(p, &next, false);
+	ksft_print_msg("disabled %ld, enabled %ld, disabled %ld; from high to promo are %ld\n", off,
+		       on, again, gap);
+	ok &= gap > 0 && labs(off) < gap / 2 && labs(again) < gap / 2 && on >= gap * 3 / 4;
+	ksft_test_result(ok, "kswapd keeps the promo watermark while kmmscand is on\n");
+empty:
+	empty_fast();
+unmap:
+	if (p)
+		unmap_on(p, BY_HAND);
+}
+
+/* A process of a confined group, and what it finds out when it is told to */
+struct confined {
+	atomic_bool ready, stop;
+	unsigned long on_fast, on_slow;
+};
+
+/* Has memory, does not use it, and looks where it is. */
+static void be_confined(struct confined *c)
+{
+	char mems[16], *p;
+
+	snprintf(mems, sizeof(mems), "%d", fast);
+	/* Demotion knows the group by what the memory is charged to. */
+	if (write_file(CGROUPS "/cgroup.subtree_control", "+memory") ||
+	    !enter_cpuset(CGROUPS, "fast", mems))
+		_exit(2);
+	p = map_on(CONFINED, fast, false);
+	if (!p || count_on(p, CONFINED, fast) != CONFINED / PAGE)
+		_exit(2);
+	fill(p, CONFINED);
+	c->ready = true;
+	while (!c->stop)
+		usleep(50000);
+	c->on_fast = count_on(p, CONFINED, fast);
+	c->on_slow = count_on(p, CONFINED, slow);
+	_exit(intact(p, CONFINED) ? 0 : 1);
+}
+
+/*
+ * What is hot has room only if something is demoted.  The coldest memory may not leave the fast
+ * node, by the cpuset of its control group; but there is other memory that may.
+ */
+static void test_keep(void)
+{
+	struct confined *c = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				  -1, 0);
+	long kept, demoted, others;
+	char *p = NULL;
+	unsigned long moved;
+	int status = 0;
+	pid_t pid;
+	double end;
+	bool ok;
+
+	if (c == MAP_FAILED || !mount_group(CGROUPS, "fast")) {
+		ksft_test_result_skip("no control groups: %s\n", strerror(errno));
+		goto unmap;
+	}
+	pid = fork_child();
+	if (!pid)
+		be_confined(c);
+	for (end = now() + SETTLE_S; !c->ready && now() < end; usleep(50000))
+		if (waitpid(pid, &status, WNOHANG))
+			break;
+	/* Not before the child has entered the group, which takes along what it shares with us. */
+	p = map_on(DEMANDED, slow, false);
+	if (p)
+		fill(p, DEMANDED);
+	if (!c->ready || !p || count_on(p, DEMANDED, slow) < DEMANDED / PAGE) {
+		ksft_test_result_skip("no cpuset and memory controllers, or no memory\n");
+		goto stop;
+	}
+	if (!prepare("1", "300") || !fill_fast(SPACE)) {
+		ksft_test_result_skip("cannot fill the fast node\n");
+		goto stop;
+	}
+	kept = event_count("tier_demote_kept");
+	demoted = event_count("pgdemote_kswapd");
+	ok = !enable(true);
+	end = now() + KEEP_S;
+	moved = keep_hot(p, DEMANDED, DEMOTE_S, 75);
+	/* kswapd goes on to look for something to demote. */
+	while (now() < end)
+		warm(p, DEMANDED, 1);
+	kept = event_count("tier_demote_kept") - kept;
+	demoted = event_count("pgdemote_kswapd") - demoted;
+	others = count_on(hog, hog_len, slow);
+	ok &= zone_value(fast, UNRECLAIMABLE) != 1;
+	ok &= !enable(false);
+	c->stop = true;
+	ok &= waitpid(pid, &status, 0) == pid && !status;
+	ksft_print_msg("%lu of %lu hot pages promoted; %ld demoted, %ld of them ours, %ld kept\n",
+		       moved, DEMANDED / PAGE, demoted, others, kept);
+	ksft_print_msg("of %lu confined pages %lu are on the fast node, %lu on the slow one\n",
+		       CONFINED / PAGE, c->on_fast, c->on_slow);
+	ok &= moved >= DEMANDED / PAGE * 3 / 4 && demoted > 0 && others > 0 && kept > 0;
+	ok &= c->on_fast == CONFINED / PAGE && !c->on_slow && intact(p, DEMANDED);
+	ksft_test_result(ok, "memory is not demoted out of its cpuset for promotions\n");
+stop:
+	if (!c->stop && pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	empty_fast();
+	umount_group(CGROUPS, "fast");
+unmap:
+	if (p)
+		unmap_on(p, DEMANDED);
+	if (c != MAP_FAILED)
+		munmap(c, PAGE);
+}
+
+/* Let MGLRU walk the page tables for the pages of a node, as if reclaim needed it. */
+static bool age(int nid)
+{
+	unsigned long seq, newest = 0;
+	char line[256], path[128];
+	unsigned int id, root = 0;
+	bool here = false;
+	int node = -1;
+	FILE *f = fopen(LRU_GEN, "r");
+
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "memcg %u %127s", &id, path) == 2) {
+			here = !strcmp(path, "/");
+			if (here)
+				root = id;
+		} else if (sscanf(line, " node %d", &node) != 1 && here && node == nid &&
+			   sscanf(line, " %lu", &seq) == 1) {
+			newest = seq;
+		}
+	}
+	fclose(f);
+	/* Anonymous pages, too, and all page tables */
+	snprintf(line, sizeof(line), "+ %u %d %lu 1 1", root, nid, newest);
+	return !write_file(LRU_GEN, line);
+}
+
+/*
+ * Touch pages again and again, and have MGLRU age them each time if @aged, until most have
+ * been promoted.  Returns how many were, or -1 if that cannot be done.
+ *
+ * Nobody but kmmscand flushes the TLB after clearing an Accessed bit, so that is done here.
+ */
+static long use(char *p, size_t len, double seconds, bool aged)
+{
+	double end = now() + seconds, next = now() + 0.3;
+	long moved = 0;
+
+	while (now() < end && moved * PAGE < len / 10 * 9) {
+		if (mprotect(p, len, PROT_READ) || mprotect(p, len, PROT_READ | PROT_WRITE))
+			return -1;
+		touch(p, len);
+		if (aged && !age(slow))
+			return -1;
+		usleep(10000);
+		if (now() >= next || now() >= end) {
+			moved = count_on(p, len, fast);
+			next = now() + 0.3;
+		}
+	}
+	return moved;
+}
+
+/*
+ * The process is scanned only every ten epochs.  By that no page gets a high score, however
+ * hot it is, as long as kmmscand is the only one that looks.  MGLRU's walks see the accesses
+ * in each epoch.
+ */
+static void test_aged(void)
+{
+	const size_t len = 4 * MB;
+	long alone, aged = -1, young;
+	char *p = map_on(len, slow, false);
+	bool ok;
+
+	if (!p || count_on(p, len, slow) < len / PAGE) {
+		ksft_test_result_skip("no memory on the slow node\n");
+		goto unmap;
+	}
+	fill(p, len);
+	if (access(LRU_GEN, W_OK) || change(LRU_GEN_ENABLED, "7") ||
+	    prctl(PR_SET_TIER_SCAN, PR_TIER_SCAN_MAX, 0, 0, 0)) {
+		ksft_test_result_skip("no MGLRU (CONFIG_LRU_GEN, mounted debugfs)\n");
+		goto unmap;
+	}
+	ok = !set("hot_threshold", TOO_HIGH);
+	young = event_count("kmmscand_pte_young");
+	ok &= !enable(true);
+	alone = use(p, len, STAY_S, false);
+	young = event_count("kmmscand_pte_young") - young;
+	/* A record has to be there before MGLRU can add to it. */
+	ok &= young >= (long)(len / PAGE);
+	if (ok)
+		aged = use(p, len, 2 * ARRIVE_S, true);
+	ok &= !enable(false);
+	ksft_print_msg("of %lu pages %ld were promoted, with %ld found by kmmscand, then %ld\n",
+		       len / PAGE, alone, young, aged);
+	ok &= alone >= 0 && alone <= (long)(len / PAGE / 50);
+	ok &= aged >= (long)(len / PAGE * 9 / 10);
+	ok &= intact(p, len);
+	ksft_test_result(ok, "what MGLRU's walks find accessed makes pages hot\n");
+	prctl(PR_SET_TIER_SCAN, PR_TIER_SCAN_DEFAULT, 0, 0, 0);
+unmap:
+	if (p)
+		unmap_on(p, len);
+}
+
+/*
+ * Have page_idle turn Accessed bits into PG_young, let some generations begin, and promote.
+ * Returns how many kB count as recently used afterwards, or -1 if that cannot be done.
+ */
+static long young_left(unsigned int generations)
+{
+	char *p = map_on(YOUNG, slow, false);
+	long before = 0, after = -1;
+	unsigned long i;
+	bool ok;
+
+	if (!p)
+		return -1;
+	/* Is refused, and brings all pages to their lists. */
+	promote(1, 1, fast);
+	ok = !write_file("/proc/self/clear_refs", "1");
+	mprotect(p, YOUNG, PROT_READ);
+	mprotect(p, YOUNG, PROT_READ | PROT_WRITE);
+	touch(p, YOUNG);
+	for (i = 0; i < YOUNG; i += PAGE)
+		ok &= set_idle(pfn_of(p + i));
+	for (; ok && generations; generations--)
+		ok = age(slow);
+	before = referenced_kb(p);
+	for (i = 0; i < YOUNG; i += PAGE)
+		promote_page(p + i);
+	if (ok && before == YOUNG / 1024 && count_on(p, YOUNG, fast) == YOUNG / PAGE)
+		after = referenced_kb(p);
+	unmap_on(p, YOUNG);
+	return after;
+}
+
+/*
+ * A promoted page comes to MGLRU's youngest generation if it was in a young one.  PG_young, which
+ * would spare it a second time, is then cleared.  Else it is what tells of an access.
+ */
+static void test_young(void)
+{
+	long young, old, classic;
+
+	if (access(PAGE_IDLE, W_OK) || access(PROMOTE, W_OK) || access(LRU_GEN, W_OK) ||
+	    change(LRU_GEN_ENABLED, "7")) {
+		ksft_test_result_skip("no page_idle, MGLRU, CONFIG_TIER_DEBUG or debugfs\n");
+		return;
+	}
+	young = young_left(0);
+	old = young_left(2);
+	write_file(LRU_GEN_ENABLED, "0");
+	classic = young_left(0);
+	write_file(LRU_GEN_ENABLED, "7");
+	ksft_print_msg("of %lu kB %ld are young, %ld if aged twice, %ld without MGLRU\n",
+		       YOUNG / 1024, young, old, classic);
+	ksft_test_result(!young && old == YOUNG / 1024 && classic == YOUNG / 1024,
+			 "PG_young is cleared where the generation says it all\n");
+}
+
+static const struct tier_test tests[] = {
+	{ "watermark", test_watermark },
+	{ "headroom", test_headroom },
+	{ "keep", test_keep },
+	{ "aged", test_aged },
+	{ "young", test_young },
+};
+
+int main(int argc, char **argv)
+{
+	begin_kmmscand_tests();
+	/* Emulated machines are slow enough without waiting for rounds. */
+	set("scan_period_ms", "200");
+	set("scan_cpu_pct", "50");
+	set("hot_threshold", "2");
+	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	ksft_finished();
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of kmmscand share: switching it, its counters and threads, load,
+ * memory blocks.  Inline is what not all of them need.
+ */
+#ifndef _KMMSCAND_UTIL_H
+#define _KMMSCAND_UTIL_H
+
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "../tier/tier_process.h"
+#include "../tier/tier_util.h"
+
+#define KMMSCAND	"/sys/kernel/mm/kmmscand/"
+#define BLOCKS		"/sys/devices/system/memory/"
+#define CPUS		"/sys/devices/system/cpu/"
+#define NODES		"/sys/devices/system/node/"
+/* Kept hot by load_touch() */
+#define LOAD		(8UL << 20)
+
+static int fast, slow;
+
+/* For how long a test goes on that could do so for ever: @usual, or KMMSCAND_SECONDS */
+static inline double test_seconds(double usual)
+{
+	const char *value = getenv("KMMSCAND_SECONDS");
+	double seconds = value ? atof(value) : 0;
+
+	return seconds > 0 ? seconds : usual;
+}
+
+static int enable(bool on)
+{
+	return write_file(KMMSCAND "enabled", on ? "1" : "0");
+}
+
+/* Change a file of kmmscand until the test ends.  Returns 0 or -errno. */
+static inline int set(const char *file, const char *value)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), KMMSCAND "%s", file);
+	return change(path, value);
+}
+
+static void touch(const char *addr, size_t len)
+{
+	size_t i;
+
+	/* The asm keeps the load from being optimised away. */
+	for (i = 0; i < len; i += PAGE)
+		asm volatile("" : : "r" (addr[i]) : "memory");
+}
+
+/* Process id of a kernel thread, or -1. */
+static pid_t thread_pid(const char *comm)
+{
+	char path[300], buf[64];
+	struct dirent *entry;
+	DIR *dir = opendir("/proc");
+	pid_t pid = -1;
+
+	while (dir && pid < 0 && (entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		if (read_file(path, buf, sizeof(buf)) && !strcmp(buf, comm))
+			pid = atoi(entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return pid;
+}
+
+/* Of /proc/PID/stat, behind the name: user and system time in clock ticks */
+#define STAT_TIMES " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu"
+
+/* CPU time of a kernel thread in seconds, or a negative value. */
+static inline double thread_seconds(const char *comm)
+{
+	unsigned long user, system;
+	char path[64], buf[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", thread_pid(comm));
+	if (!read_file(path, buf, sizeof(buf)) ||
+	    sscanf(strrchr(buf, ')') + 1, STAT_TIMES, &user, &system) != 2)
+		return -1;
+	return (double)(user + system) / sysconf(_SC_CLK_TCK);
+}
+
+/* Keeps its memory on the slow node hot and checks it. */
+static inline void load_touch(void)
+{
+	char *p = map_on(LOAD, slow, false);
+
+	if (!p)
+		exit(2);
+	fill(p, LOAD);
+	for (;;)
+		if (!intact(p, LOAD))
+			exit(1);
+}
+
+/* Run something that never ends, unless it finds an error. */
+static inline pid_t start_load(void (*load)(void))
+{
+	pid_t pid = fork_child();
+
+	if (!pid) {
+		load();
+		_exit(3);
+	}
+	return pid;
+}
+
+/* False if it has ended by itself. */
+static inline bool stop_load(pid_t pid)
+{
+	int status;
+
+	if (pid < 0)
+		return false;
+	if (waitpid(pid, &status, WNOHANG) != 0) {
+		ksft_print_msg("a load ended with status %#x\n", status);
+		return false;
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return true;
+}
+
+/* The memory blocks of the slow node; returns how many were found. */
+static inline int slow_blocks(int *blocks, int max)
+{
+	char path[128], buf[64];
+	struct dirent *entry;
+	int id, n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), NODES "node%d", slow);
+	dir = opendir(path);
+	if (!dir)
+		return 0;
+	while (n < max && (entry = readdir(dir))) {
+		if (sscanf(entry->d_name, "memory%d", &id) != 1)
+			continue;
+		snprintf(path, sizeof(path), BLOCKS "memory%d/removable", id);
+		if (read_file(path, buf, sizeof(buf)) && !strcmp(buf, "1"))
+			blocks[n++] = id;
+	}
+	closedir(dir);
+	return n;
+}
+
+static inline int set_block(int id, const char *state)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), BLOCKS "memory%d/state", id);
+	return write_file(path, state);
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+/* An alarm ends an attempt that takes too long: the kernel tries until it succeeds. */
+static inline int set_block_offline(int id)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+	int err;
+
+	sigaction(SIGALRM, &action, NULL);
+	alarm(5);
+	err = set_block(id, "offline");
+	alarm(0);
+	return err;
+}
+
+static inline int set_cpu_online(int cpu, bool online)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), CPUS "cpu%d/online", cpu);
+	return write_file(path, online ? "1" : "0");
+}
+
+/* Ends the program if it cannot be tested here.  Finds the nodes. */
+static void begin_kmmscand_tests(void)
+{
+	char buf[32];
+
+	ksft_print_header();
+	if (geteuid())
+		ksft_exit_skip("needs root\n");
+	if (!read_file(KMMSCAND "enabled", buf, sizeof(buf)))
+		ksft_exit_skip("no " KMMSCAND " (CONFIG_KMMSCAND)\n");
+	if (!strcmp(buf, "1"))
+		ksft_exit_skip("kmmscand is in use\n");
+
+	if (!find_tiers(&fast, &slow)) {
+		/* Also a result: it must say so. */
+		ksft_set_plan(1);
+		ksft_test_result(enable(true) == -ENODEV,
+				 "enabling without a slow tier: ENODEV\n");
+		ksft_finished();
+	}
+	ksft_print_msg("fast node %d, slow node %d\n", fast, slow);
+}
+
+#endif /* _KMMSCAND_UTIL_H */
