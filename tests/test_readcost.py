@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The arithmetic of `lab readcost`, from made-up counters; nothing is booted."""
+"""The arithmetic of the study readcost, from made-up counters; nothing is booted."""
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+from typing import Any
+
 import pytest
+from recorded import FACTS, KERNEL, verdicts, written
 
 from lab import readcost
 from lab.readcost import Figures
+from lab.results import ledger
 
 PAGES = readcost.FILE_MB * 256
 
@@ -36,17 +42,61 @@ def row(**changes: Figures) -> dict[int, dict[str, Figures]]:
     }
 
 
-def test_good_runs_pass_and_are_shown() -> None:
-    assert readcost.check(row()) == []
-    lines = {line[0]: line[1] for line in readcost.table(row())[1:]}
-    assert lines == {
-        "unmodified kernel": "400.0",
-        "the same again": "400.4 (+0.10%)",
-        "kmmscand disabled": "401.0 (+0.25%)",
-        "on, but page_cache 0": "401.5 (+0.37%)",
-        "on, the file is on the fast node": "410.0 (+2.50%)",
-        "on, the file is on the slow node": "480.0 (+20.00%)",
+def facts(rows: dict[int, dict[str, Figures]]) -> dict[str, Any]:
+    return {
+        **FACTS,
+        "kernels": {"base": {**KERNEL, "flavour": "base"}, "tiershift": KERNEL},
+        "contenders": [dataclasses.asdict(one) for one in readcost.CONTENDERS],
+        "rows": rows,
+        "failures": readcost.check(rows),
     }
+
+
+def test_good_runs_pass_and_are_recorded(tmp_path: Path) -> None:
+    assert readcost.check(row()) == []
+    lines = written(readcost.STUDY, readcost.runs(facts(row())), tmp_path)
+    assert {
+        name: (line.figures["per_read"], line.figures.get("more")) for name, line in lines.items()
+    } == {
+        "4 KiB, base": (400, None),
+        "4 KiB, base-again": (400.4, 0.001),
+        "4 KiB, off": (401, 0.0025),
+        "4 KiB, cache-off": (401.5, 0.00375),
+        "4 KiB, on-fast": (410, 0.025),
+        "4 KiB, on-slow": (480, 0.2),
+    }
+    assert lines["4 KiB, on-slow"].figures["touched"] == PAGES
+    assert lines["4 KiB, base-again"].kernel == "base k"
+    # What is switched off has a goal, and what is on has none.
+    assert {name: verdicts(line) for name, line in lines.items() if line.goals} == {
+        "4 KiB, off": [ledger.MET],
+        "4 KiB, cache-off": [ledger.MET],
+    }
+    goal = lines["4 KiB, off"].goals[0]
+    assert (goal.name, goal.value, goal.limit) == (
+        "read(2) of 4 KiB, kmmscand disabled",
+        0.0025,
+        0.005,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"off": run(402)}, ledger.MET),
+        ({"off": run(403)}, ledger.MISSED),
+        ({"off": run(397)}, ledger.MISSED),
+        ({"off": run(404), "base_again": run(405)}, ledger.MET),
+    ],
+)
+def test_verdict_is_that_of_the_check(
+    changes: dict[str, Figures], verdict: str, tmp_path: Path
+) -> None:
+    made = facts(row(**changes))
+    lines = written(readcost.STUDY, readcost.runs(made), tmp_path)
+    assert verdicts(lines["4 KiB, off"]) == [verdict]
+    assert bool(made["failures"]) == (verdict == ledger.MISSED)
+    assert lines["4 KiB, base"].checks == made["failures"]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The arithmetic of `lab repeats`, from made-up figures; nothing is booted."""
+"""The arithmetic of the studies repeats, from made-up figures; nothing is booted."""
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import FACTS, KERNEL, parsed, verdicts, written
 
-from lab import cli, repeats
+from lab import build, cache, metrics, repeats, scenario
 from lab.errors import LabError
 from lab.repeats import Figures, Turn
+from lab.results import finish, ledger
+
+STUDIES = {study.name: study for study in repeats.studies()}
+STUDY = STUDIES["repeats-hotcold-4k"]
 
 
 def turns(key: str, ours: list[float | None], theirs: float = 100.0) -> list[Turn]:
@@ -24,17 +28,8 @@ def turns(key: str, ours: list[float | None], theirs: float = 100.0) -> list[Tur
 
 
 def facts(made: list[Turn]) -> dict[str, Any]:
-    return {
-        "scenario": "hotcold-4k",
-        "description": "made up",
-        "command": "make repeats",
-        "date": "today",
-        "seconds": 1.0,
-        "resumed": 0,
-        "host": {"qemu": "none", "cpus": 2},
-        "kernels": [],
-        "turns": made,
-    }
+    kernels = [{**KERNEL, "flavour": "base"}, KERNEL]
+    return {**FACTS, "resumed": 0, "kernels": kernels, "turns": made}
 
 
 @pytest.mark.parametrize(
@@ -52,9 +47,11 @@ def facts(made: list[Turn]) -> dict[str, Any]:
 def test_verdict(ours: list[float | None], words: str) -> None:
     found = repeats.ratio(turns("all_per_page", ours), "all_per_page")
     assert repeats.verdict(found, 1.0) == words
-    rows = repeats.goal_table(turns("all_per_page", ours))
     title = next(goal.title for goal in repeats.GOALS if goal.key == "all_per_page")
-    assert next(row for row in rows if row[0] == title)[4] == words
+    runs = repeats.runs(facts(turns("all_per_page", ours)))
+    told = [goal.verdict for run in runs for goal in run.goals if goal.name == title]
+    words_of = {"met": [ledger.MET], "MISSED": [ledger.MISSED], "not certain": [ledger.UNSEEN]}
+    assert told == words_of.get(words, [])
 
 
 def test_ratio_is_of_the_same_turn() -> None:
@@ -75,20 +72,34 @@ def test_early_accesses_begin_with_the_first_point() -> None:
     assert repeats.early(points[:2]) is None
 
 
-def test_page_and_plot(tmp_path: Path) -> None:
+def test_lines_of_every_turn(tmp_path: Path) -> None:
     made = turns("t90_best_s", [60.0, 40.0])
-    repeats.write(facts(made), tmp_path)
-    page = (tmp_path / "repeats-hotcold-4k.md").read_text()
-    row = next(line for line in page.splitlines() if line.startswith("| time to 90 % of the best"))
-    assert "| 100.0 (100.0 to 100.0) | 50.0 (40.0 to 60.0) |" in row
-    assert "not certain" in page
-    plot = ET.parse(tmp_path / "repeats-hotcold-4k.svg").getroot()
-    lines = [item for item in plot.iter() if item.tag.endswith("polyline")]
-    assert len(lines) == len(repeats.GOALS)
+    lines = written(STUDY, repeats.runs(facts(made)), tmp_path)
+    assert [*lines] == [f"{mode}, {n}" for mode in repeats.MODES for n in (1, 2)]
+    assert [lines[f"tiershift, {n}"].figures["t90_best_s"] for n in (1, 2)] == [60, 40]
+    assert lines["numab2, 1"].kernel == "base k" and lines["tiershift, 1"].kernel == "tiershift k"
+    # The goals are of all turns.
+    assert [name for name, line in lines.items() if line.goals] == ["tiershift, 1"]
+    line = lines["tiershift, 1"]
+    assert [goal.name for goal in line.goals] == [goal.title for goal in repeats.GOALS]
+    assert verdicts(line) == [ledger.UNSEEN, ledger.MISSED, ledger.MET, ledger.MET]
+    assert (line.goals[0].value, line.goals[0].limit) == (0.5, 0.5)
+    assert line.goals[0].text == "of NUMA balancing's; standard error 0.100"
 
 
-def test_plot_without_a_figure() -> None:
-    assert "svg" in repeats.svg(facts(turns("t90_best_s", [None, None])))
+def test_figure_that_a_turn_lacks_is_left_out(tmp_path: Path) -> None:
+    runs = repeats.runs(facts(turns("t90_best_s", [None, None])))
+    lines = written(STUDY, runs, tmp_path)
+    assert "t90_best_s" not in lines["tiershift, 1"].figures
+    assert repeats.GOALS[0].title not in [goal.name for goal in lines["tiershift, 1"].goals]
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1.9, ledger.UNSEEN), (2.1, ledger.MET)])
+def test_goal_below_the_smoothing_cannot_be_seen(times: float, verdict: str) -> None:
+    """No time is below SMOOTH_S, so half of a rival's must be above it."""
+    theirs = times * metrics.SMOOTH_S
+    made = turns("t90_best_s", [theirs / 4] * 3, theirs)
+    assert repeats.runs(facts(made))[2].goals[0].verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -96,15 +107,32 @@ def test_plot_without_a_figure() -> None:
     [("hotcold-4k", 1, "one turn tells nothing"), ("file-hot", 2, "does not compare")],
 )
 def test_bad_requests(name: str, times: int, words: str) -> None:
+    args = parsed(STUDY, "--times", str(times))
     with pytest.raises(LabError, match=words):
-        repeats.repeats(name, times, None, resume=False)
+        repeats.measure(name, args)
 
 
 def test_few_turns_leave_the_results_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    saved: list[Path | None] = []
-    monkeypatch.setattr(repeats, "repeats", lambda name, times, save, resume: saved.append(save))
-    assert cli.main(["repeats", "hotcold-4k", "--times", "2"]) == 0
-    assert saved == [None]
-    assert "left as it is" in capsys.readouterr().out
+    class Kernel:
+        key = "k"
+
+        def __init__(self, flavour: str) -> None:
+            self.flavour = flavour
+
+        def describe(self) -> dict[str, str]:
+            return {**KERNEL, "flavour": self.flavour}
+
+    def one(_spec: scenario.Scenario, _contenders: list[str]) -> Turn:
+        return turns("t90_best_s", [40.0])[0]
+
+    recorded: list[int] = []
+    monkeypatch.setattr(cache, "sub", lambda name: tmp_path / name)
+    monkeypatch.setattr(build, "kernel", Kernel)
+    monkeypatch.setattr(repeats, "_turn", one)
+    monkeypatch.setattr(ledger, "record", lambda _n, _f, runs, _g: recorded.append(len(runs)))
+    assert STUDY.run(parsed(STUDY, "--times", "2"))
+    assert recorded == [] and finish.PART in capsys.readouterr().out
+    assert STUDY.run(parsed(STUDY))
+    assert recorded == [3 * repeats.TIMES]

@@ -364,8 +364,8 @@ def with_empty_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
     room = Room("empty", tmp_path / "linux" / "empty")
     (room.path / "files/mm").mkdir(parents=True)
     (room.path / "files/mm/nothing.c").write_text("// SPDX-License-Identifier: GPL-2.0\n")
-    (room.path / "cover.md").write_text(f"# Nothing\n\nNo.\n\n{rooms.MESSAGE_HEADING}\n\nmm: no\n")
-    (room.path / "room.toml").write_text(EMPTY)
+    (room.path / "cover.md").write_text("# Nothing\n\nNo.\n")
+    (room.path / "room.toml").write_text(EMPTY + "\n" + Commit("mm: no", "No.").toml())
     with open(tmp_path / "linux/series", "a", encoding="utf-8") as handle:
         handle.write("empty\n")
     return room

@@ -924,7 +924,6 @@ def run_small(
     )
     shown = io.StringIO()
     report.print_table(result, shown)
-    report.write(result, tmp_path / "out")
     return result, progress.getvalue() + shown.getvalue()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Batched unmapping: its selftest, that fails if something is lost, and the study's tables."""
+"""Batched unmapping: its selftest, that fails if something is lost, and the study's lines."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from outcomes import report
+from recorded import FACTS, KERNEL, verdicts, written
 
 from lab import instruments, selftests, topology, zap
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.ktap import Case
+from lab.results import ledger
 from lab.selftests import Program
 
 SWAP = """echo 128M > /sys/block/zram0/disksize
@@ -107,48 +109,61 @@ def _waits(base: int, ours: int) -> zap.Row:
     return {"base": dict.fromkeys(keys, base), "on": dict.fromkeys(keys, ours)}
 
 
-def test_tables_of_the_study() -> None:
-    waited = {"4 KiB": _waits(1000, 900)}
-    facts: dict[str, Any] = {
-        "date": "2026-01-01T00:00:00Z",
-        "command": "python -m lab zap",
-        "seconds": 60.0,
-        "host": {"qemu": "7.2"},
-        "kernels": {
-            "tiershift": {
-                "release": "6.12",
-                "flavour": "ours",
-                "key": "abc",
-                "base_version": "6.12-1",
-            }
-        },
-        "rows": _rows(50.0),
-        "counted": _counted(3.5, 40.0),
+def _facts(
+    rows: zap.Rows, counted: dict[str, dict[str, float]], waited: dict[str, zap.Row]
+) -> dict[str, Any]:
+    return {
+        **FACTS,
+        "kernels": {name: {**KERNEL, "flavour": name} for name in ("base", "tiershift")},
+        "rows": rows,
+        "counted": counted,
         "waits": waited,
-        "threads": {
-            "8": {mode: {"locked": 4.0, **row} for mode, row in _waits(70, 60).items()},
-        },
-        "missed": zap.judge(_rows(50.0), _counted(3.5, 40.0), waited),
+        "threads": {"8": {mode: {"locked": 4.0, **row} for mode, row in _waits(70, 60).items()}},
     }
-    assert facts["missed"] == []
-    page = zap.markdown(facts)
-    row = "| munmap, 2048 KiB by PTEs, 1024 MiB | 100.00 | 200.00 | 100.00 | 50.00 | 0.500 | 1.01 |"
-    assert row in page
-    assert "| ours, on | 450 | 3.50 | 40 |" in page
-    assert "| 4 KiB | 1000 / 900 |" in page
-    assert "| 8 | 4.00 / 4.00 | 70 / 60 |" in page
+
+
+def test_lines_of_the_study(tmp_path: Path) -> None:
+    facts = _facts(_rows(50.0), _counted(3.5, 40.0), {"4 KiB": _waits(1000, 900)})
+    lines = written(zap.STUDY, zap.runs(facts), tmp_path)
+    assert len(lines) == len(zap.CASES) + 3 + 1 + 1
+    assert {verdict for line in lines.values() for verdict in verdicts(line)} == {ledger.MET}
+    huge = lines["time: munmap, 2048 KiB by PTEs, 1024 MiB"]
+    assert huge.figures == {"base": 100, "single": 200, "off": 100, "on": 50, "of_base": 0.5}
+    assert (huge.goals[0].value, huge.goals[0].limit) == (0.5, 1.01)
+    on = lines["counted: ours, on"]
+    assert on.figures == {"insn": 450, "locked": 3.5, "statistics": 40}
+    assert len(on.goals) == 4 and not lines["counted: ours, off"].goals
+    assert lines["counted: unmodified"].kernel == "base k"
+    waited = lines["longest: 4 KiB"]
+    assert (waited.figures["LRU, base"], waited.figures["LRU, on"]) == (1000, 900)
+    assert len(waited.goals) == len(zap.LOCKS) + 1
+    threads = lines["threads: 8"]
+    assert (threads.figures["locked, base"], threads.figures["zone, on"]) == (4, 60)
+    assert not threads.goals
+
+
+def _missed(facts: dict[str, Any]) -> dict[str, float | None]:
+    """Goals that are missed, and their figures."""
+    goals = [goal for run in zap.runs(facts) for goal in run.goals]
+    return {goal.name: goal.value for goal in goals if goal.verdict == ledger.MISSED}
 
 
 def test_what_misses_a_goal_is_said() -> None:
-    missed = zap.judge(_rows(101.5), _counted(4.0, 100.0), {"4 KiB": _waits(100, 111)})
-    assert "munmap, 64 KiB: 1.015 of base, at most 1.01" in missed
-    assert not any(text.startswith("nodes") for text in missed)
-    assert "4 KiB, LRU: 111 instructions, base 100" in missed
-    assert "4.00 locked operations, at most 3.75" in missed
-    assert "statistics: 0.33 of base's, at most 0.2" in missed
+    rows, waited = _rows(101.5), {"4 KiB": _waits(100, 111)}
+    missed = _missed(_facts(rows, _counted(4.0, 100.0), waited))
+    assert missed["munmap, 64 KiB"] == 1.015
+    assert not any(name.startswith("nodes") for name in missed)
+    assert missed["4 KiB, longest LRU"] == 1.11
+    assert missed["on, locked operations a page"] == 4
+    assert missed["on, statistics"] == 0.33333
     counted = _counted(3.5, 40.0)
     counted["off"] = {**counted["off"], "insn": 909.0}
-    assert zap.judge(_rows(50.0), counted, {}) == ["off: 1.010 of base's insn"]
+    assert _missed(_facts(_rows(50.0), counted, {})) == {"off, insn a page": 1.01}
+
+
+def test_wait_that_the_base_does_not_have_is_no_goal() -> None:
+    found = _facts(_rows(50.0), _counted(3.5, 40.0), {"4 KiB": _waits(0, 5)})
+    assert _missed(found) == {}
 
 
 def test_waits_are_by_lock() -> None:
