@@ -12,7 +12,8 @@ from lab.build import KernelImage
 from lab.topology import Topology
 
 # What takes longest begins first, so that two workers end together.
-LONGEST_FIRST = ("test_selftests.py", "test_scenarios.py")
+LONGEST_FIRST = ("test_selftests.py", "test_small_scenario.py")
+LONG = Path(__file__).parent / "long"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,7 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=rank)
     for item in items:
-        if item.path.name in ("test_rooms.py", "test_static.py"):
+        if LONG in item.path.parents:
+            item.add_marker(pytest.mark.long)
+        if item.path.name in ("test_rooms.py", "test_kernel_static.py"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
