@@ -26,7 +26,7 @@ from lab import (
     tree,
 )
 from lab.errors import LabError
-from lab.results import html, ledger, page, status
+from lab.results import headline, html, ledger, page, status
 
 README = cache.PROJECT / "README.md"
 VERDICT_ROWS = 8
@@ -77,6 +77,7 @@ def run_report(args: argparse.Namespace) -> int:
     """make report: an HTML file about everything in the ledger, and docs/results.md."""
     known, lines = [*studies.every()], ledger.read()
     page.write(known, lines)
+    README.write_text(headline.in_readme(README.read_text("utf-8"), lines), encoding="utf-8")
     out = Path(args.out).resolve() if args.out else cache.root() / "report.html"
     out.write_text(html.document(known, lines, status.states(known, lines)), encoding="utf-8")
     print(f"{page.PAGE.relative_to(cache.PROJECT)} is written")

@@ -46,7 +46,7 @@ class Switch(Struct, frozen=True, forbid_unknown_fields=True):
 class Commit(Struct, frozen=True):
     """[[commit]]: which new files come together, for those who review them."""
 
-    subject: Line
+    subject: str
     text: str = ""
     files: tuple[str, ...] = ()
 

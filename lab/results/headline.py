@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lab import report
+from lab.errors import LabError
 from lab.results import ledger
 
 COLUMNS = ("tiershift", "NUMA balancing", "DAMON", "no tiering")
@@ -32,32 +35,55 @@ def _scenario(label: str, study: str, figure: str, form: str, *, first: bool = F
 ZAP = "time: munmap, 4 KiB, 1024 MiB"
 ROWS = (
     _scenario(
-        "Redis, accesses served by fast memory at the end",
+        "Redis: accesses that fast memory serves at the end",
         "redis",
         "hit_ratio_end",
         "{:.1%}",
         first=True,
     ),
-    _scenario("Memcached, the same", "memcached", "hit_ratio_end", "{:.1%}"),
-    _scenario("hotcold-4k, the same", "hotcold-4k", "hit_ratio_end", "{:.1%}"),
+    _scenario("Memcached: the same", "memcached", "hit_ratio_end", "{:.1%}"),
+    _scenario("hotcold-4k: the same", "hotcold-4k", "hit_ratio_end", "{:.1%}"),
     _scenario(
-        "hotcold-4k, seconds to 90 % of the best", "hotcold-4k", "t90_best_s", "{:.1f}", first=True
+        "hotcold-4k: seconds to 90 % of the best share",
+        "repeats-hotcold-4k",
+        "t90_best_s",
+        "{:.1f}",
+        first=True,
     ),
-    _scenario("hotcold-4k, NUMA hint faults", "hotcold-4k", "hint_faults", "{:,.0f}", first=True),
+    _scenario("hotcold-4k: NUMA hint faults", "hotcold-4k", "hint_faults", "{:,.0f}"),
     _scenario(
-        "hotcold-4k, kernel instructions on the application's CPUs per promoted page",
-        "hotcold-4k",
+        "hotcold-4k: kernel instructions on the application's CPUs per promoted page",
+        "repeats-hotcold-4k",
         "app_per_page",
         "{:,.0f}",
         first=True,
     ),
-    _scenario("hotcold-4k, on all CPUs", "hotcold-4k", "all_per_page", "{:,.0f}", first=True),
-    _scenario("zipf-4k, on all CPUs", "zipf-4k", "all_per_page", "{:,.0f}"),
     _scenario(
-        "twice-zipf, promoted pages that had been promoted before",
-        "twice-zipf",
-        "again_share",
-        "{:.1%}",
+        "hotcold-4k: on all CPUs per promoted page",
+        "repeats-hotcold-4k",
+        "all_per_page",
+        "{:,.0f}",
+    ),
+    _scenario(
+        "zipf-4k: on all CPUs per promoted page",
+        "repeats-zipf-4k",
+        "all_per_page",
+        "{:,.0f}",
+        first=True,
+    ),
+    _scenario(
+        "twice-zipf: promotions of the same page again", "twice-zipf", "again_share", "{:.1%}"
+    ),
+    Row(
+        "16 CPUs: TLB flushes per 1,000 migrated pages under NUMA balancing, with MIGRC",
+        "migrc",
+        "flushes_per_1000",
+        "{:,.1f}",
+        {
+            "tiershift": "lookup, numab2-migrc, all rounds",
+            "NUMA balancing": "lookup, numab2, all rounds",
+        },
+        first=True,
     ),
     Row(
         "munmap of 1 GiB of 4 KiB pages, virtual ms",
@@ -71,22 +97,50 @@ ROWS = (
 )
 
 
+def _values(lines: Sequence[ledger.Line], row: Row, column: str) -> list[float | int]:
+    """The figure in each turn of the cell; [] where the ledger has none."""
+    if column not in row.cells:
+        return []
+    key = row.figures[column] if row.figures else row.figure
+    mine = [one for one in lines if (one.study, one.cell) == (row.study, row.cells[column])]
+    return [line.figures[key] for line in mine if key in line.figures]
+
+
+def _mean(values: Sequence[float | int], form: str) -> str:
+    """A cost that is less than without tiering is none that can be seen."""
+    if not values:
+        return "-"
+    mean = statistics.fmean(values)
+    return form.format(mean) if mean >= 0 else "none"
+
+
 def table(lines: Sequence[ledger.Line], *, first: bool = False) -> list[list[str]]:
-    """Header and rows; "-" where the ledger has no figure."""
-    known = {(line.study, line.cell): line for line in reversed(lines)}
-    rows = [["", *COLUMNS]]
+    """Header and rows; means of all turns, "-" where the ledger has no figure."""
+    rows = [["", *COLUMNS, "n"]]
     for row in ROWS:
         if first and not row.first:
             continue
-        cells = []
-        for column in COLUMNS:
-            line = known.get((row.study, row.cells.get(column, "")))
-            key = row.figures[column] if row.figures and line else row.figure
-            value = line.figures.get(key) if line else None
-            noise = line.figures.get(f"{key}_noise") if line else None
-            if value is not None and noise is not None and abs(value) <= noise:
-                cells.append(f"within noise ({row.form.format(noise)})")
-            else:
-                cells.append("-" if value is None else row.form.format(value))
-        rows.append([row.label, *cells])
+        values = {column: _values(lines, row, column) for column in COLUMNS}
+        rows.append(
+            [
+                row.label,
+                *(_mean(values[column], row.form) for column in COLUMNS),
+                f"{max(len(found) for found in values.values()) or '-'}",
+            ]
+        )
     return rows
+
+
+# --- in the README ----------------------------------------------------------------------
+
+BEGIN, END = "<!-- headline: `make report` -->", "<!-- end of headline -->"
+
+
+def in_readme(text: str, lines: Sequence[ledger.Line]) -> str:
+    """The README with the table as the ledger has it."""
+    before, _, rest = text.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise LabError(f"README.md has no {BEGIN} and {END}", "restore these lines")
+    rows = "\n".join(report.markdown_rows(table(lines, first=True)))
+    return f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}"

@@ -28,7 +28,7 @@ def matrix(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> list[list[
         if not mine:
             continue
         verdicts = collections.Counter(goal.verdict for goal in goals_of(mine))
-        kernels = sorted({line.kernel for line in mine if not line.kernel.startswith("base")})
+        kernels = sorted({line.kernel for line in mine if line.kernel[:4] not in ("", "base")})
         rows.append(
             [
                 one.name,

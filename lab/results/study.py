@@ -106,5 +106,5 @@ def goal_text(goal: ledger.Goal) -> str:
     """A goal in a line."""
     numbers = ""
     if goal.value is not None and goal.limit is not None:
-        numbers = f": {goal.value:.4g}, limit {goal.limit:g}"
+        numbers = f": {goal.value:.4g}, limit {goal.limit:.4g}"
     return f"{goal.name}{numbers}" + (f" ({goal.text})" if goal.text else "")

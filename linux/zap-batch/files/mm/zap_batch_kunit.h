@@ -226,4 +226,5 @@ static struct kunit_suite zap_batch_suite = {
 	.name = "zap_batch",
 	.test_cases = zap_batch_cases,
 };
+
 kunit_test_suite(zap_batch_suite);

@@ -189,7 +189,7 @@ static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
  * Context: a process that reads; no locks needed.
  */
 void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
-		      loff_t prev)
+			  loff_t prev)
 {
 	unsigned int i, touched = 0, epoch = hotness_epoch(), slot = TARGET_ANY;
 	enum kmmscand_cache_look look;

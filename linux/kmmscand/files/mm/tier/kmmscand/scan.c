@@ -409,7 +409,8 @@ static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned lo
 			KMMSCAND_FULL_PASSES))
 		return false;
 	val = pmdp_get_lockless(pmd);
-	return pmd_present(val) && !pmd_trans_huge(val) && (!pmd_young(val) || kmmscand_fault(SKIP));
+	return pmd_present(val) && !pmd_trans_huge(val) &&
+	       (!pmd_young(val) || kmmscand_fault(SKIP));
 }
 
 /**
