@@ -356,6 +356,7 @@ def test_studies_have_their_options() -> None:
             parsed(STUDIES["migrc-curve"], "--sizes", bad)
 
 
+@pytest.mark.usefixtures("manifests_once")
 def test_every_run_is_a_job(tmp_path: Path) -> None:
     fake = tmp_path / "fake"
     fake.write_text("#!/bin/sh\n")
