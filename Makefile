@@ -1,83 +1,50 @@
 # SPDX-License-Identifier: GPL-2.0
 # Thin calls into the lab (lab/), which bootstrap.sh makes able to run.
-# `make help` lists what there is.
+# `make help` lists what there is.  Times are of two cores; "first" is with nothing built.
 
 MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
-TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest
+TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest -n 2 --dist loadgroup
 
-.PHONY: help setup run kernels test soak models refault readcost thp policycost zap shares summary migrc migrc-curve bench sweep repeats curves shell tree refresh series check
+.PHONY: help run test check soak kernels study bench report shell tree refresh series
 
-help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+help:  ## this list (at once)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
-setup:  ## install what the lab needs (packages, virtual environment)
-	@./bootstrap.sh
-
-run:  ## the main job: Redis on a two-tier machine, three kinds of tiering compared
+run:  ## the main job: Redis on a two-tier machine, tierings compared (3 to 5 min, first 7 to 15 min)
 	@$(LAB) run
 
-kernels:  ## build all four kernels; print NAME=PATH of the bootable images
+test:  ## all that CI runs: tests/unit and tests/boot (15 min, first 42 min)
+	@$(TEST) tests
+
+check:  ## static checks and tests/unit (2 min, first 15 min; without a kernel: pytest tests/unit, 1 min)
+	@$(TEST) tests/unit tests/boot/test_kernel_static.py
+
+soak:  ## tests/long, then the studies soak and migrc-faults (8 h)
+	@$(TEST) -m long tests
+	@$(LAB) study soak
+	@$(LAB) study migrc-faults
+
+kernels:  ## build all four kernels; print NAME=PATH of the images (first 25 min)
 	@$(LAB) kernels
 
-test:  ## everything that CI runs
-	@$(TEST) -n 2 --dist loadgroup tests
+study:  ## measure NAME=... with ARGS=...; without NAME tell all studies and their times (1 min to 3 h)
+	@$(LAB) $(if $(NAME),study $(NAME) $(ARGS),status)
 
-soak:  ## long torture runs; writes docs/results/soak.* and migrc-faults.*
-	@$(TEST) -m long tests
-	@$(LAB) soak --seconds $(or $(SECONDS),120)
-	@$(LAB) migrc-faults
+bench:  ## every scenario that is compared, for the ledger (2 h)
+	@$(LAB) bench $(ARGS)
 
-models:  ## Promela models and their mutations (Spin); writes docs/results/models.*
-	@$(LAB) models
+report:  ## report.html and docs/results.md, from results/ledger.ndjson (10 s)
+	@$(LAB) report $(ARGS)
 
-refault:  ## refaults and swap-ins, kmmscand on and off; writes docs/results/refault.*
-	@$(LAB) refault $(if $(LRU),--lru $(LRU))
-
-bench:  ## every scenario, A/B; writes docs/results/
-	@$(LAB) bench
-
-curves:  ## what the scanner costs, by size and processes; writes docs/results/scanner.*
-	@$(LAB) curves
-readcost:  ## what read(2) costs, kmmscand on and off; writes docs/results/readcost.*
-	@$(LAB) readcost
-thp:  ## large folios before and after promotion; writes docs/results/thp.*
-	@$(LAB) thp
-
-policycost:  ## what asking memory policies costs at each promotion; writes docs/results/policycost.md
-	@$(LAB) policycost
-
-zap:  ## what unmapping costs, batched and not; writes docs/results/zap.*
-	@$(LAB) zap
-
-shares:  ## what is promoted of memory control groups under a limit; writes docs/results/shares.*
-	@$(LAB) shares
-
-summary:  ## one page about all results of kmmscand; measures nothing, writes docs/results/summary.md
-	@$(LAB) summary
-
-migrc:  ## flushes with MIGRC and without, growth, cost (PARTS="migrc ..."); writes docs/results/migrc*
-	@$(LAB) migrc $(PARTS)
-migrc-curve:  ## flushes saved against memory held and age; writes docs/results/migrc-curve.*
-	@$(LAB) migrc-curve
-
-sweep:  ## rivals with other tunables (SCENARIOS="zipf-4k ..."); writes docs/results/sweep-*
-	@$(LAB) sweep $(or $(SCENARIOS),zipf-4k hotcold-4k)
-
-repeats:  ## the same comparison some times over (SCENARIOS="zipf-4k ..."); docs/results/repeats-*
-	@$(LAB) repeats $(or $(SCENARIOS),hotcold-4k zipf-4k uniform hotcold-4g)
-
-shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier
+shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier (1 min)
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)
 
-tree:  ## the kernel tree with our commits, for editing
+tree:  ## the kernel tree with our commits, for editing (30 s, first 3 min)
 	@$(LAB) tree
 
-refresh:  ## write the edited kernel tree back into linux/
+refresh:  ## write the edited kernel tree back into linux/ (10 s)
 	@$(LAB) refresh
 
-series:  ## export the patch series for git am --empty=drop
+series:  ## export the patch series for git am --empty=drop (10 s)
 	@$(LAB) series $(if $(OUT),--out $(OUT))
-
-check:  ## static checks only (ruff, mypy, shellcheck, checkpatch, sparse, W=1)
-	@$(TEST) tests/test_static.py

@@ -85,6 +85,7 @@ def key_of(flavour: str, version: str | None = None) -> str:
 
 def kernel(flavour: str, version: str | None = None, log: TextIO = sys.stderr) -> KernelImage:
     """The kernel of a flavour, built now if the cache does not hold it."""
+    kconfig.fragments(flavour)  # an unknown one is told before anything is done
     version = version or source.newest()
     commit = commit_of(flavour, version)
     source_tree = tree.git("rev-parse", f"{commit}^{{tree}}")

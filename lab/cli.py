@@ -35,6 +35,7 @@ VERDICT_ROWS = 8
 def run(args: argparse.Namespace) -> int:
     """make run: the main job, and what it says in a few rows."""
     item = scenario.load(args.scenario)
+    external = compare.external(args.external)
     began = time.monotonic()
     print(f"{item.name}: building what is missing, then measuring", file=sys.stderr)
     for flavour in dict.fromkeys(c.kernel for c in item.contender):
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         kernels=build.kernel,
         out_dir=cache.sub("runs") / item.name,
         cache=cache.root(),
-        external=compare.external(args.external),
+        external=external,
         contenders=args.contender or None,
         bench=False,
         progress=sys.stderr,

@@ -34,6 +34,7 @@ COLUMNS = (
         Column(f"work_{kind}", f"{label}, M insn", "{:,.1f}")
         for kind, label in report.KINDS.items()
     ),
+    Column("best", "best variant of its kind"),
 )
 MIGRC_SCENARIOS = ("pingpong",)
 # Needs a program that is not here; is the job of the studies migrc and migrc-cpu

@@ -99,9 +99,9 @@ def _virtme() -> str:
     beside = Path(sys.executable).parent / "vng"
     found = str(beside) if beside.exists() else shutil.which("vng")
     if not found:
-        raise LabError("virtme-ng (vng) is not installed", "run `make setup`")
+        raise LabError("virtme-ng (vng) is not installed", "run `./bootstrap.sh`")
     if not shutil.which("qemu-system-x86_64"):
-        raise LabError("qemu-system-x86_64 is not installed", "run `make setup`")
+        raise LabError("qemu-system-x86_64 is not installed", "run `./bootstrap.sh`")
     return found
 
 

@@ -173,7 +173,7 @@ def _built(model: Model, defines: Sequence[str], *flags: str) -> Iterator[Path]:
         directory = Path(name)
         for path in sorted(model.path.parent.glob("*.pml")):
             shutil.copy(path, directory)
-        todo = "correct the model, or run `make setup` if Spin is missing"
+        todo = "correct the model, or run `./bootstrap.sh` if Spin is missing"
         options = [f"-D{define}" for define in defines]
         # -o3: each statement stays one, so that unreached ones are all seen
         argv = ["spin", *options, "-o3", "-a", model.path.name]

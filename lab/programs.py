@@ -27,7 +27,7 @@ COMPILER = "gcc"
 
 @functools.cache
 def _compiler_version() -> str:
-    return run.output([COMPILER, "--version"], todo="run `make setup`").splitlines()[0]
+    return run.output([COMPILER, "--version"], todo="run `./bootstrap.sh`").splitlines()[0]
 
 
 def compile_c(

@@ -31,7 +31,7 @@ def output(
             check=False,
         )
     except FileNotFoundError as error:
-        raise LabError(f"{argv[0]} is not installed", "run `make setup`") from error
+        raise LabError(f"{argv[0]} is not installed", "run `./bootstrap.sh`") from error
     if done.returncode:
         words = (done.stderr or done.stdout).decode(errors="replace").strip()
         last = "\n".join("    " + line for line in words.splitlines()[-15:])

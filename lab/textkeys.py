@@ -84,7 +84,8 @@ def key_of(data: bytes) -> str:
 
 def _members(obj: Path) -> Iterator[str]:
     """The objects that a kernel was linked from; others lie around from other flavours."""
-    for name in run.output(["ar", "t", obj / "vmlinux.a"], cwd=obj).split():
+    # ar puts the archive's directory before the names that are in a thin archive.
+    for name in run.output(["ar", "t", "vmlinux.a"], cwd=obj).split():
         if name.endswith(".o"):
             yield name
 

@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Fixtures: kernels (built on demand, cached by content) and machines."""
+"""Fixtures: kernels (built on demand, cached by content) and machines.  And how long it takes."""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
+import budget
 import pytest
 
-from lab import build, source, topology
+from lab import build, cache, manifest, source, topology
 from lab.build import KernelImage
 from lab.topology import Topology
 
 # What takes longest begins first, so that two workers end together.
-LONGEST_FIRST = ("test_selftests.py", "test_scenarios.py")
+LONGEST_FIRST = ("test_selftests.py", "test_small_scenario.py")
+TESTS = Path(__file__).resolve().parent
+LONG = TESTS / "long"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,7 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=rank)
     for item in items:
-        if item.path.name in ("test_rooms.py", "test_static.py"):
+        if LONG in item.path.parents:
+            item.add_marker(pytest.mark.long)
+        if item.path.name in ("test_rooms.py", "test_kernel_static.py"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
@@ -68,3 +80,121 @@ def two_tier() -> Topology:
 def out_dir(tmp_path: Path) -> Path:
     """A directory that a guest may write to."""
     return tmp_path / "out"
+
+
+@pytest.fixture
+def manifests_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifests of all rooms are read once, where that is done hundreds of times."""
+    load, known = manifest.load, manifest.load()
+    monkeypatch.setattr(
+        manifest, "load", lambda chosen=None: known if chosen is None else load(chosen)
+    )
+
+
+# --- how long it takes --------------------------------------------------------------------
+
+
+class Clock:
+    """Measures a run.  Each worker tells the CPU time of its tests and what it has built."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
+        self.began, self.cpu_began = time.monotonic(), 0.0
+        self.built: list[str] = []
+        self.files: dict[str, budget.Spent] = defaultdict(budget.Spent)
+        self.told: list[str] = []
+        make = build._build
+
+        def counted(flavour: str, *args: Any) -> None:
+            self.built.append(flavour)
+            make(flavour, *args)
+
+        pytest.MonkeyPatch().setattr(build, "_build", counted)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        self.cpu_began = _cpu_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            report.user_properties.append(("cpu_s", _cpu_s() - self.cpu_began))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = report.nodeid.partition("::")[0].removeprefix("tests/")
+        self.files[name].seconds += report.duration
+        if report.when == "teardown":
+            found = dict(report.user_properties)
+            self.files[name].cpu_s += float(str(found.get("cpu_s", 0)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.built += getattr(node, "workeroutput", {}).get("built", [])
+
+    def _narrowed(self) -> bool:
+        option = self.config.option
+        chosen = (option.keyword, option.deselect, option.ignore, option.ignore_glob)
+        other = option.markexpr != "not long" or option.maxfail or option.collectonly
+        again = getattr(option, "lf", False) or getattr(option, "stepwise", False)
+        return any(chosen) or bool(other) or bool(again)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self.worker is not None:
+            self.worker["built"] = self.built
+            return
+        base = self.config.invocation_params.dir
+        tiers = budget.whole(self.config.args, TESTS, base, narrowed=self._narrowed())
+        if exitstatus != pytest.ExitCode.OK or not tiers:
+            return
+        measured = budget.Session(
+            files=self.files,
+            seconds=time.monotonic() - self.began,
+            tiers=tiers,
+            warm=not self.built,
+            workers=int(getattr(self.config.option, "numprocesses", None) or 1),
+            cpus=os.cpu_count() or 1,
+        )
+        found = budget.judge(measured)
+        self.told = [str(one) for one in found]
+        if any(one.error for one in found):
+            self.told.append(budget.TODO)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if set(tiers) == set(budget.TIERS):
+            _keep(measured)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.told:
+            terminalreporter.write_line(line, yellow=True)
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of those that it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _keep(measured: budget.Session) -> None:
+    """The latest whole run, for those who look for what is slow."""
+    files = {
+        name: {"seconds": round(one.seconds, 1), "cpu_s": round(one.cpu_s, 1)}
+        for name, one in sorted(measured.files.items(), key=lambda item: -item[1].seconds)
+    }
+    facts = {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(measured.seconds, 1),
+        "warm": measured.warm,
+        "workers": measured.workers,
+        "files": files,
+    }
+    path = cache.root() / "tests.json"
+    path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Clock(config), "clock")

@@ -26,7 +26,7 @@ def written(
     read = ledger.read(path)
     assert sorted(read, key=lambda line: line.order) == sorted(lines, key=lambda line: line.order)
     shown = {column.key for column in study.columns}
-    assert {key for line in read for key in line.figures} <= shown
+    assert {key for line in read for key in line.figures} <= shown | {f"{k}_noise" for k in shown}
     names = {f"{line.cell}, {line.turn}" if line.turn else line.cell: line for line in read}
     assert len(names) == len(lines)
     return names

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab import report
+from lab.errors import LabError
 from lab.results import ledger, study
 
 PART = "only a part of the study was run: results/ledger.ndjson stays as it is"
@@ -25,6 +26,8 @@ def finish(
 
     A goal that is met and has no text is not printed.
     """
+    if not runs:  # then no line could hold a failed check, and recording would only delete
+        raise LabError(f"{what.name} measured nothing", "; ".join(facts.get("failures", ())))
     lines = ledger.lines_of(what.name, facts, runs, what.groups, "")
     for title, rows in study.tables(what, lines):
         print(f"\n{title}" if title else "")

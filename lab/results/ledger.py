@@ -47,8 +47,8 @@ class Goal(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     verdict: str
-    value: float | None = None
-    limit: float | None = None
+    value: float | int | None = None
+    limit: float | int | None = None
     text: str = ""  # what a reader needs beside the numbers
 
 
@@ -81,10 +81,10 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     kernel: str = ""  # flavour and key
     base: str = ""  # Debian's version of the source
     text: dict[str, str] = {}  # by group of objects: key of their code
-    seconds: float | None = None
+    seconds: float | int | None = None
     goals: list[Goal] = []
     checks: list[str] = []
-    curve: list[tuple[float, float]] = []
+    curve: list[tuple[float | int, float | int]] = []
     raw: str = ""
 
     @property
@@ -102,14 +102,13 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 def rounded(value: float) -> float | int:
     """A figure with DIGITS digits; whole numbers as they are."""
-    if isinstance(value, bool) or float(value).is_integer():
-        return int(value)
-    return float(f"{value:.{DIGITS}g}")
+    near = value if float(value).is_integer() else float(f"{value:.{DIGITS}g}")
+    return int(near) if float(near).is_integer() else near
 
 
-def thinned(curve: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def thinned(curve: Sequence[tuple[float, float]]) -> list[tuple[float | int, float | int]]:
     """POINTS points of a curve at most, the last one among them."""
-    step = max(1, math.ceil(len(curve) / POINTS))
+    step = max(1, math.ceil((len(curve) - 1) / (POINTS - 1)))
     kept = [*curve[:-1:step], *curve[-1:]]
     return [(rounded(x), rounded(y)) for x, y in kept]
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * So much of the kernel as the decisions of mm/tier need to be compiled in user space,
- * and of KUnit as their cases need; see tests/test_decisions.py.
+ * and of KUnit as their cases need; see tests/unit/test_decisions.py.
  */
 #ifndef _TIERSHIFT_KUNIT_TEST_H
 #define _TIERSHIFT_KUNIT_TEST_H

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The table of `lab thp`, from made-up logs; nothing is booted."""
+"""The lines of the study thp, from made-up logs; nothing is booted."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+
+from recorded import FACTS, KERNEL, written
 
 from lab import ktap, thp
 
@@ -25,30 +27,26 @@ HUGE = """TAP version 13
 # huge: hot 8192 -> 8192 kB, cold 32768 -> 32768 kB
 ok 1 enabled: hot huge pages are promoted, cold ones stay
 """
-FACTS: dict[str, Any] = {
-    "date": "2026-01-01T00:00:00Z",
-    "command": "python -m lab thp",
-    "seconds": 60.0,
-    "host": {"qemu": "7.2"},
-    "kernel": {"release": "6.12", "flavour": "ours", "key": "abc", "base_version": "6.12-1"},
-}
 
 
-def test_table_of_folios() -> None:
+def test_lines_of_folios(tmp_path: Path) -> None:
     rows = thp.rows_of(HUGE + "\n" + MTHP.format(after=6))
     passed = {"a": ktap.parse(HUGE, 0), "b": ktap.parse(MTHP, 0)}
     assert thp.check(rows, passed) == []
-    assert thp.table(rows)[1:] == [
-        ["16 KiB", "full", "hot", "384", "384", "0", "1,536"],
-        ["16 KiB", "idle", "hot", "384", "384", "1,536", "1,536"],
-        ["1024 KiB", "full", "hot", "6", "6", "0", "1,536"],
-        ["1024 KiB", "idle", "hot", "6", "6", "1,280", "1,536"],
-        ["2048 KiB", "idle", "hot", "4", "4", "2,048", "2,048"],
-        ["2048 KiB", "idle", "cold", "16", "16", "0", "8,192"],
-    ]
-    page = thp.markdown({**FACTS, "rows": rows, "failures": []})
-    assert "| 2048 KiB | idle | hot | 4 | 4 | 2,048 | 2,048 |" in page
-    assert "FAILED" not in page
+    facts = {**FACTS, "kernel": KERNEL, "rows": rows, "failures": []}
+    lines = written(thp.STUDY, thp.runs(facts), tmp_path)
+    assert {name: [line.figures[key] for key in thp.COUNTS] for name, line in lines.items()} == {
+        "16 KiB, full, hot": [384, 384, 0, 1536],
+        "16 KiB, idle, hot": [384, 384, 1536, 1536],
+        "1024 KiB, full, hot": [6, 6, 0, 1536],
+        "1024 KiB, idle, hot": [6, 6, 1280, 1536],
+        "2048 KiB, idle, hot": [4, 4, 2048, 2048],
+        "2048 KiB, idle, cold": [16, 16, 0, 8192],
+    }
+    assert not any(line.checks for line in lines.values())
+    facts["failures"] = ["one was split"]
+    lines = written(thp.STUDY, thp.runs(facts), tmp_path)
+    assert [line.checks for line in lines.values() if line.checks] == [["one was split"]]
 
 
 def test_what_was_split_or_not_counted_is_a_failure() -> None:

@@ -13,8 +13,6 @@ import pytest
 
 from lab import build, cache, kconfig, manifest, rooms, tree
 
-pytestmark = pytest.mark.long
-
 
 def _options(about: manifest.Manifest) -> tuple[str, ...]:
     return tuple(name.removeprefix("CONFIG_") for name in about.options(["kconfig"]))

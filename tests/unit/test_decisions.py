@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from lab import cache
+
+ROOT = cache.PROJECT
 PROMOTE = ROOT / "linux/promote/files/mm/tier"
 KMMSCAND = ROOT / "linux/kmmscand/files/mm/tier/kmmscand"
 # Cases of each file, up to those that need the kernel

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import test_migrc_torture
 import test_selftests
-import test_zap
+import test_zap_selftest
 from outcomes import report
 
 from lab import manifest, selftests, topology, tree
@@ -34,7 +34,7 @@ ELSEWHERE = {
         for program in programs
     },
     "migrc": set(test_migrc_torture.PROGRAMS),
-    "zap_batch": {test_zap.TEST.name},
+    "zap_batch": {test_zap_selftest.TEST.name},
 }
 # Those that are run here
 HERE = [name for name in manifest.selftest_directories() if name not in ELSEWHERE]

@@ -1,39 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Booting: the machines are what they say, and no failure is taken for success."""
+"""What is told about a guest without booting one."""
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from lab import cache, guest, programs, topology
-from lab.build import KernelImage
+from lab import guest, topology
 from lab.errors import LabError
-from lab.topology import Topology
-
-TIERS = "cat /sys/devices/virtual/memory_tiering/memory_tier*/nodelist"
-
-
-@pytest.mark.parametrize(
-    ("name", "tiers"),
-    [
-        ("two-tier", ["0", "1"]),
-        ("two-tier-nohmat", ["0-1"]),
-        ("one-tier", ["0"]),
-        ("two-sockets", ["0-1", "2-3"]),
-    ],
-)
-def test_topology(name: str, tiers: list[str], base_kernel: KernelImage, out_dir: Path) -> None:
-    machine = topology.load(name)
-    guest.run(base_kernel.image, machine, TIERS + "; nproc", out_dir=out_dir, timeout_s=120)
-    lines = (out_dir / "output.log").read_text().split()
-    assert sorted(lines[:-1]) == tiers
-    assert lines[-1] == str(machine.vcpus)
 
 
 def test_short_slices_are_inherited_and_end() -> None:
@@ -50,40 +27,6 @@ def test_short_slices_are_inherited_and_end() -> None:
     assert slice_ns() == before
     release = tuple(int(n) for n in platform.release().split(".")[:2])
     assert inside == (guest.SLICE_NS if before and release >= (6, 12) else before)
-
-
-def test_vcpus_wait_for_each_other_as_briefly_as_they_can(
-    base_kernel: KernelImage, out_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A flush of the TLB of two busy CPUs, as it is and without pause.so and short slices."""
-    machine = topology.load("two-tier", fast_cpus=4)
-    if machine.vcpus <= (os.cpu_count() or 1):
-        pytest.skip("the host has a CPU for each of the guest")
-    program = programs.build_programs(cache.sub("programs"))["ka_wait"]
-
-    def mean_us(name: str) -> int:
-        out = out_dir / name
-        guest.run(base_kernel.image, machine, f"{program} 2 200", out_dir=out, timeout_s=120)
-        return int((out / "output.log").read_text())
-
-    briefly = mean_us("briefly")
-    monkeypatch.setattr(os, "cpu_count", lambda: machine.vcpus + 1)
-    spinning = mean_us("spinning")
-    print(f"a flush takes {briefly} us, {spinning} us with vCPUs that spin")
-    assert briefly < spinning / 2
-
-
-def test_exit_code_comes_back(base_kernel: KernelImage, two_tier: Topology, out_dir: Path) -> None:
-    result = guest.run(base_kernel.image, two_tier, "exit 7", out_dir=out_dir, timeout_s=120)
-    assert result.exit_code == 7
-
-
-def test_kernel_warning_fails_the_run(
-    base_kernel: KernelImage, two_tier: Topology, out_dir: Path
-) -> None:
-    command = "echo '<4>WARNING: CPU: 0 PID: 1 at mm/test.c:1' > /dev/kmsg; sleep 1"
-    with pytest.raises(LabError, match=r"mm/test\.c"):
-        guest.run(base_kernel.image, two_tier, command, out_dir=out_dir, timeout_s=120)
 
 
 def test_what_user_space_says_is_no_kernel_warning() -> None:
@@ -125,26 +68,6 @@ def test_only_a_race_of_the_emulator_is_booted_again() -> None:
     assert not guest._lost_by_emulator("[    1.0] Oops: 0000 [#1] SMP")
     assert not guest._lost_by_emulator("program: x.c:1: f: Assertion `a < b' failed.")
     assert guest.kernel_warnings(oops)
-
-
-def test_hanging_guest_is_killed(
-    base_kernel: KernelImage, two_tier: Topology, out_dir: Path
-) -> None:
-    with pytest.raises(LabError, match="did not end within 25 s"):
-        guest.run(base_kernel.image, two_tier, "sleep 1000", out_dir=out_dir, timeout_s=25)
-
-
-def test_lost_guest_fails(base_kernel: KernelImage, two_tier: Topology, out_dir: Path) -> None:
-    command = "echo o > /proc/sysrq-trigger; sleep 60"
-    with pytest.raises(LabError, match="lost"):
-        guest.run(base_kernel.image, two_tier, command, out_dir=out_dir, timeout_s=120)
-
-
-def test_kernel_that_does_not_boot(two_tier: Topology, out_dir: Path, tmp_path: Path) -> None:
-    image = tmp_path / "bzImage"
-    image.write_bytes(b"not a kernel")
-    with pytest.raises(LabError, match="did not boot"):
-        guest.run(image, two_tier, "true", out_dir=out_dir, timeout_s=60)
 
 
 def test_sizes_are_checked() -> None:

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The arithmetic of `lab refault`, from made-up counters; nothing is booted."""
+"""The arithmetic of the studies refault, from made-up counters; nothing is booted."""
 
 from __future__ import annotations
 
-import dataclasses
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import FACTS, KERNEL, parsed, verdicts, written
 
-from lab import refault, scenario
+from lab import build, refault, scenario
 from lab.refault import Figures, Row
+from lab.results import finish, ledger
+
+STUDIES = {study.name: study for study in refault.studies()}
 
 SLOW_PAGES = 50_000
 
@@ -149,88 +151,74 @@ def test_theft_must_be_noticed(count: int, passed: bool) -> None:
     assert not refault.judge_broken(pair, 70_000)["passed"]  # void
 
 
-def test_page_shows_every_run_and_the_verdict() -> None:
+def facts(measured: list[Row], slow_pages: int = SLOW_PAGES) -> dict[str, Any]:
+    judged = refault.judge(measured, slow_pages)
+    known = {**FACTS, "kernel": KERNEL, "lru": "mglru", "broken": False}
+    return {**known, "rows": measured, "result": judged}
+
+
+def test_lines_of_every_run_and_the_verdicts(tmp_path: Path) -> None:
     measured = rows((10_000, 10_100, 10_000), (20_000, 20_200, 20_000))
-    facts: dict[str, Any] = {
-        "command": "make refault",
-        "date": "today",
-        "seconds": 1.0,
-        "host": {"qemu": "QEMU", "cpus": 2},
-        "kernel": {"release": "6.12", "flavour": "tiershift", "key": "abc", "base_version": "1"},
-        "lru": "mglru",
-        "broken": False,
-        "setup": dataclasses.asdict(refault.SETUP),
-        "rows": measured,
-        "result": refault.judge(measured, SLOW_PAGES),
-    }
-    page = refault.markdown("refault", facts)
-    assert "| seed 2: off-again | 40,000 |" in page
-    assert "| sum: on | 60,600 |" in page
-    assert "Swap-ins: on against off +1.00% in sum; by seed +1.0%, +1.0%" in page
-    assert "standard error of 0.00%" in page
-    assert page.count("judged by the sum: within 2%") == 2
-    assert "**PASS**" in page and "tiershift abc" in page
-    facts["result"] = refault.judge(measured, 10**9)
-    page = refault.markdown("refault", facts)
-    assert "**FAIL**" in page and "Void: seed 1, on: kmmscand found only" in page
+    lines = written(STUDIES["refault"], refault.runs(facts(measured)), tmp_path)
+    assert [*lines] == [f"{name}, {n}" for name in ("off", "off-again", "on") for n in (1, 2)]
+    again = lines["off-again, 2"]
+    assert (again.figures["refaults"], again.figures["swapins"]) == (40_000, 20_000)
+    assert (again.figures["workingset"], again.figures["young"]) == (40_000, 0)
+    assert lines["on, 2"].figures["young"] == 60_000
+    # The goals are of all seeds, and the kernel's own count has none.
+    assert [name for name, line in lines.items() if line.goals] == ["off, 1"]
+    goals = lines["off, 1"].goals
+    assert [goal.name for goal in goals] == ["refaults", "swap-ins"]
+    assert [(goal.value, goal.limit) for goal in goals] == [(0.01, 0.02)] * 2
+    assert verdicts(lines["off, 1"]) == [ledger.MET] * 2
+    assert "equal runs differ by 0.00%" in goals[0].text
+    assert not any(line.checks for line in lines.values())
+    worse = rows((10_000, 10_300, 10_000), (20_000, 20_600, 20_000))
+    lines = written(STUDIES["refault"], refault.runs(facts(worse)), tmp_path)
+    assert verdicts(lines["off, 1"]) == [ledger.MISSED] * 2
 
 
-def drawn(plot: str) -> list[list[list[tuple[float, float]]]]:
-    """Of each plot, of each run, the points by seed."""
-    return [
-        [
-            [(float(x), float(y)) for x, _, y in (p.partition(",") for p in line.split())]
-            for line in (item.attrib["points"] for item in part.iterfind("{*}polyline"))
-        ]
-        for part in ET.fromstring(plot).iterfind("{*}svg")
-    ]
+def test_void_runs_are_failed_checks(tmp_path: Path) -> None:
+    measured = rows((10_000, 10_100, 10_000))
+    lines = written(STUDIES["refault"], refault.runs(facts(measured, 10**9)), tmp_path)
+    (check,) = lines["off, 1"].checks
+    assert check.startswith("seed 1, on: kmmscand found only")
+    assert not lines["on, 1"].checks
 
 
-def test_plot_has_each_run_against_those_without_kmmscand() -> None:
-    measured = rows((9_900, 10_000, 10_100), (20_000, 21_000, 20_000))
-    refaults, swapins = drawn(refault.svg(measured))
-    assert refaults == swapins  # half of the refaults are swap-ins
-    off, on, again = refaults
-    middle = 157  # no difference; 5 % are at 3/4 of three steps of 2 %, each 41 high
-    assert [y for _, y in on] == pytest.approx([middle, middle - 102.5], abs=0.1)
-    assert off[0][1] - middle == pytest.approx(middle - again[0][1]) == pytest.approx(20.5)
-    assert [x for x, _ in off] == [x for x, _ in on] == [56, 744]
-    text = refault.svg(measured)
-    assert "Swap-ins, against the mean of off and off-again of the same seed" in text
-    assert [f">{label} %<" in text for label in ("-6", "-2", "0", "+2", "+6", "+8")] == [
-        *([True] * 5),
-        False,
-    ]
+@pytest.mark.parametrize(("count", "verdict"), [(12_000, ledger.MET), (10_100, ledger.MISSED)])
+def test_lines_of_the_broken_one(count: int, verdict: str, tmp_path: Path) -> None:
+    pair = [{"on": figures(10_000, young=60_000), "broken": figures(count, young=60_000)}]
+    judged = refault.judge_broken(pair, SLOW_PAGES)
+    known = {**FACTS, "kernel": KERNEL, "lru": "mglru", "broken": True}
+    made = refault.runs({**known, "rows": pair, "result": judged})
+    lines = written(STUDIES["refault-broken"], made, tmp_path)
+    assert verdicts(lines["on, 1"]) == [verdict] * 2
+    assert lines["broken, 1"].figures["swapins"] == count
 
 
-def test_plot_of_the_broken_one_is_against_the_intact_one() -> None:
-    pair = [{"on": figures(10_000), "broken": figures(count)} for count in (12_000, 15_000)]
-    text = refault.svg(pair)
-    assert "Refaults, against on of the same seed" in text
-    assert len(drawn(text)[0]) == 2
-    assert ">+56 %<" in text and ">+14 %<" in text and ">+2 %<" not in text  # few lines
+def test_fewer_seeds_are_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Kernel:
+        def describe(self) -> dict[str, str]:
+            return KERNEL
 
+    def one(_setup: Any, contender: scenario.Contender, *_: Any) -> Figures:
+        slow = refault.SETUP.slow_mb * refault.PAGES_PER_MB
+        return figures(10_000, young=slow if contender.name == "on" else 0)
 
-def test_one_seed_has_no_plot(tmp_path: Path) -> None:
-    facts: dict[str, Any] = {
-        "command": "make refault",
-        "date": "today",
-        "seconds": 1.0,
-        "host": {"qemu": "QEMU", "cpus": 2},
-        "kernel": {"release": "6.12", "flavour": "tiershift", "key": "abc", "base_version": "1"},
-        "lru": "mglru",
-        "broken": False,
-        "setup": dataclasses.asdict(refault.SETUP),
-    }
-    for counts, files in (
-        ([(9_900, 10_000, 10_100)] * 2, ["json", "md", "svg"]),
-        ([(9_900, 10_000, 10_100)], ["json", "md"]),  # and the old plot is gone
-    ):
-        measured = rows(*counts)
-        judged = refault.judge(measured, SLOW_PAGES)
-        refault.write("refault", {**facts, "rows": measured, "result": judged}, tmp_path)
-        assert sorted(path.name for path in tmp_path.iterdir()) == [f"refault.{f}" for f in files]
-        assert ("(refault.svg)" in (tmp_path / "refault.md").read_text()) is ("svg" in files)
+    recorded: list[tuple[str, int]] = []
+    monkeypatch.setattr(build, "kernel", lambda _flavour: Kernel())
+    monkeypatch.setattr(refault, "_one", one)
+    monkeypatch.setattr(
+        ledger, "record", lambda name, _f, runs, _g: recorded.append((name, len(runs)))
+    )
+    for name in ("refault", "refault-classic"):
+        assert STUDIES[name].run(parsed(STUDIES[name], "--seeds", "2"))
+        assert finish.PART in capsys.readouterr().out and recorded == []
+    assert STUDIES["refault"].run(parsed(STUDIES["refault"]))
+    assert recorded == [("refault", 3 * refault.SETUP.seeds)]
 
 
 @pytest.mark.parametrize("setup", [refault.SETUP, refault.BROKEN])

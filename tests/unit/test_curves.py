@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The scanner's costs: arithmetic and report, from made-up points with known answers."""
+"""The scanner's costs: arithmetic and lines, from made-up points with known answers."""
 
 from __future__ import annotations
 
-import io
-import json
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import FACTS, KERNEL, parsed, written
 
 from lab import cli, curves
-from lab.errors import LabError
 from lab.instruments import InsnTable, SymbolCount, VcpuCount
+from lab.results import finish, ledger, study
 
 MIB = 256  # pages
 
@@ -83,19 +81,12 @@ def cpu_case(cpu_s: float, percent: int = 25, unlimited: float = 0.5) -> dict[st
 
 def result(*cases: dict[str, Any]) -> dict[str, Any]:
     curves.derive(cases)
-    return {
-        "schema": curves.SCHEMA,
-        "scenario": curves.NAME,
-        "description": curves.DESCRIPTION,
-        "command": "python -m lab curves",
-        "date": "2026-01-01T00:00:00Z",
-        "seconds": 1.0,
-        "host": {"qemu": "7.2", "cpus": 2},
-        "kernel": {"release": "6.12", "flavour": "tiershift", "key": "k", "base_version": "b"},
-        "cases": cases,
-        "missed": curves.missed(cases),
-        "failures": curves.check(cases),
-    }
+    return {**FACTS, "kernel": KERNEL, "cases": cases, "failures": curves.check(cases)}
+
+
+def goals(made: dict[str, Any], verdict: str) -> list[ledger.Goal]:
+    """Those of all runs that have this verdict."""
+    return [goal for run in curves.runs(made) for goal in run.goals if goal.verdict == verdict]
 
 
 def test_instructions_are_those_of_the_scanner() -> None:
@@ -153,14 +144,14 @@ def test_nothing_visited_has_no_cost() -> None:
 def test_target_per_entry() -> None:
     made = result(sized(256, 60), sized(1024, 61))
     assert made["cases"][0]["points"]["touched"]["figures"]["per_entry"] == pytest.approx(60)
-    assert made["missed"] == [
-        "size-1024, every page touched: 61.0 instructions per entry visited, "
-        "the target is at most 60"
-    ]
+    (missed,) = goals(made, ledger.MISSED)
+    assert missed.name == "size-1024, every page touched: instructions per entry visited"
+    assert (missed.value, missed.limit) == (61, 60)
     assert made["failures"] == []
     # What was not visited was not shown to be cheap.
     nothing = case("size-1", 1, off=point(0, 0), read=point(0, 0))
-    assert any("-" in line for line in result(nothing)["missed"])
+    (missed,) = goals(result(nothing), ledger.MISSED)
+    assert missed.value is None
 
 
 @pytest.mark.parametrize(("per_pass", "good"), [(16_383, True), (16_384, False)])
@@ -171,7 +162,8 @@ def test_idle_target(per_pass: int, good: bool) -> None:
     assert figures["passes"] == pytest.approx(1)
     assert figures["share_of_full"] == pytest.approx(0.1, rel=0.001)
     assert figures["share_of_touched"] == pytest.approx(0.025, rel=0.001)
-    assert (made["missed"] == []) == good
+    assert (goals(made, ledger.MISSED) == []) == good
+    assert len(goals(made, ledger.MET)) == good
     assert made["failures"] == []
 
 
@@ -192,7 +184,8 @@ def test_share_of_a_cpu(cpu_s: float, percent: int, unlimited: float, verdict: s
     figures = made["cases"][0]["points"][f"limit-{percent}"]["figures"]
     assert figures["share"] == pytest.approx(cpu_s / 20)
     assert figures["verdict"] == verdict
-    assert bool(made["missed"]) == (verdict == "above")
+    assert len(goals(made, ledger.MISSED)) == (verdict == "above")
+    assert len(goals(made, ledger.MET)) == (verdict == "within")
     assert bool(made["failures"]) == (verdict == "not needed")
     assert made["cases"][0]["points"]["limit-100"]["figures"]["verdict"] is None
 
@@ -249,107 +242,85 @@ def test_cases_measure_what_the_report_shows() -> None:
         assert cases["cpu"].commands[at - 2] == f"set scan_cpu_pct {percent}"
 
 
-def test_report_says_what_is_missed(tmp_path: Path) -> None:
-    many = case(
-        "processes-20",
-        64,
-        20,
-        off=point(0, 0),
-        touched=point(16384 * 300, 16384, young=16384),
-    )
-    made = result(sized(256, 300), sized(1024, 50), idle_case(20_000), many, cpu_case(6.0))
-    curves.write(made, tmp_path)
-    assert json.loads((tmp_path / "scanner.json").read_text())["missed"] == made["missed"]
-    text = (tmp_path / "scanner.md").read_text()
-    assert text.startswith("<!-- SPDX-License-Identifier: GPL-2.0 -->")
-    assert text.count("**Target missed:**") == len(made["missed"]) == 3
-    assert "| 256 MiB, every page touched | 300.0 | MISSED |" in text
-    assert "| 1024 MiB, every page touched | 50.0 | met |" in text
-    assert "| 64 MiB, 1 % of the 2 MiB regions touched | 20,000 | 6.2% | - | - |" in text
-    assert "and one page of each | 163,840 | 100.0% | 12.2% | MISSED |" in text
-    assert "| 64 MiB, every page touched | 655,360 | 100.0% | 3.1% | - |" in text
-    assert "| 20 | 64 MiB | 4,915,200 | 245,760 | 300.0 |" in text
-    assert "| 25 | 30.00% | 0.35 | 20.0 | MISSED |" in text
-    assert "they are no seconds of hardware" in text
-    plot = ET.fromstring((tmp_path / "scanner.svg").read_text())
-    drawn = [item for item in plot.iter() if item.tag.endswith("polyline")]
-    assert len(drawn) == 4
-    for name in ("", "-idle", "-cpu"):
-        assert f"(scanner{name}.svg)" in text and (tmp_path / f"scanner{name}.svg").exists()
-    assert "scanner-processes" not in text  # one number of processes is no curve
-    shown = io.StringIO()
-    curves.show(made, shown)
-    assert shown.getvalue().count("TARGET MISSED") == 3
+def many(processes: int, per_entry: int = 300) -> dict[str, Any]:
+    """One pass over memory that all of it is touched."""
+    touched = point(16384 * per_entry, 16384, young=16384)
+    return case(f"processes-{processes}", 64, processes, off=point(0, 0), touched=touched)
 
 
-def test_one_size_is_no_curve(tmp_path: Path) -> None:
-    curves.write(result(sized(256, 50), sized(512, 50)), tmp_path)
-    assert (tmp_path / "scanner.svg").exists()
-    curves.write(result(sized(256, 50)), tmp_path)
-    assert not (tmp_path / "scanner.svg").exists()
-    assert ".svg" not in (tmp_path / "scanner.md").read_text()
-    assert "All targets of these cases are met" in (tmp_path / "scanner.md").read_text()
-
-
-def lines_of(plot: str) -> list[list[tuple[float, float]]]:
-    return [
-        [(float(x), float(y)) for x, _, y in (p.partition(",") for p in item["points"].split())]
-        for item in (line.attrib for line in ET.fromstring(plot).iterfind("{*}polyline"))
+def test_lines_have_figures_and_goals(tmp_path: Path) -> None:
+    made = result(sized(256, 300), sized(1024, 50), idle_case(20_000), many(20), cpu_case(6.0))
+    lines = written(curves.STUDY, curves.runs(made), tmp_path)
+    assert len(lines) == 2 * 3 + 3 + 1 + 2  # what was measured with kmmscand off has no line
+    assert [(goal.name, goal.value) for goal in goals(made, ledger.MISSED)] == [
+        ("size-256, every page touched: instructions per entry visited", 300),
+        ("idle, 1 % of the 2 MiB regions touched: share of a full pass", 0.12207),
+        ("cpu, limit-25: share of a CPU", 0.3),
     ]
+    # The three patterns of two sizes, but for one of these
+    assert len(goals(made, ledger.MET)) == 5
+    entry = lines["size-1024: every page touched"]
+    assert entry.figures["per_entry"] == 50 and entry.goals[0].verdict == ledger.MET
+    idle = lines["idle: 1 % of the 2 MiB regions touched"]
+    assert (idle.figures["per_pass"], idle.figures["share_of_full"]) == (20_000, 0.12207)
+    assert idle.figures["visited_per_pass"] == 1024
+    full = lines["idle: 1 % of the 2 MiB regions touched, and one page of each"]
+    assert (full.figures["per_pass"], full.goals) == (163_840, [])
+    assert lines["idle: every page touched"].figures["per_pass"] == 655_360
+    turns = lines["processes-20: every page touched"].figures
+    assert (turns["per_pass"], turns["per_process"]) == (4_915_200, 245_760)
+    limit = lines["cpu: limit-25"]
+    assert (limit.figures["share"], limit.figures["limit"]) == (0.3, 0.25)
+    # 60 ms of a slice, 20 ms / 3, and a tick
+    assert limit.figures["tolerance"] == pytest.approx((0.06 + 0.02 / 3 + 0.004) / 20, rel=1e-4)
+    assert limit.seconds == 20
+    assert "tolerance" not in lines["cpu: limit-100"].figures
 
 
-def test_idle_plot_has_a_bar_for_each_pass() -> None:
-    cases = [idle_case(65_536)]  # a tenth of a pass that finds all young
-    curves.derive(cases)
-    plot = ET.fromstring(curves.idle_svg(cases))
-    bars = [item.attrib for item in plot.iterfind("{*}rect") if item.attrib["height"] == "13"]
-    idle, full, touched = (float(bar["width"]) for bar in bars)
-    assert (idle / touched, full / touched) == pytest.approx((0.1, 0.25), abs=0.001)
-    assert "0.66" in [item.text for item in plot.iterfind("{*}text")]  # 655,360 of touched
-    assert curves.idle_svg([sized(256, 50)]) == ""
+def test_tables_of_the_study() -> None:
+    made = result(sized(256, 50), idle_case(10_000), many(4), many(1), many(16), cpu_case(4.0))
+    lines = ledger.lines_of(curves.NAME, made, curves.runs(made), (), "")
+    shown = dict(study.tables(curves.STUDY, lines))
+    assert list(shown) == [title for title, _ in curves.STUDY.parts]
+    processes = shown["By number of processes"]
+    assert [row[0].partition(":")[0] for row in processes[1:]] == ["1", "4", "16"]
+    at = processes[0].index("per process")
+    assert [row[at] for row in processes[1:]] == ["4,915,200", "1,228,800", "307,200"]
+    at = shown["Mostly idle memory"][0].index("of a full pass")
+    assert "6.1%" in [row[at] for row in shown["Mostly idle memory"]]
+    assert "of a full pass" not in processes[0]
 
 
-def test_process_plot_has_both_costs() -> None:
-    def many(processes: int) -> dict[str, Any]:
-        touched = point(16384 * 300, 16384, young=16384)
-        return case(f"processes-{processes}", 64, processes, off=point(0, 0), touched=touched)
-
-    cases = [many(4), many(1), many(16)]
-    curves.derive(cases)
-    whole, each = lines_of(curves.process_svg(cases))
-    assert [x for x, _ in whole] == [56, 400, 744]  # by powers of two, in order
-    assert len({y for _, y in whole}) == 1
-    assert [280 - y for _, y in each] == pytest.approx(
-        [280 - whole[0][1], (280 - whole[0][1]) / 4, (280 - whole[0][1]) / 16], abs=0.1
-    )
-    assert curves.process_svg(cases[:1]) == ""
-
-
-def test_cpu_plot_has_the_share_below_its_limit() -> None:
-    cases = [cpu_case(4.0)]  # 20 % of 25, and 50 without a limit
-    curves.derive(cases)
-    share, limit = lines_of(curves.cpu_svg(cases))
-    assert [280 - y for _, y in limit] == pytest.approx([246 / 4, 246])
-    assert [280 - y for _, y in share] == pytest.approx([246 / 5, 246 / 2])
-    cases[0]["points"].pop("limit-100")
-    assert curves.cpu_svg(cases) == ""
+def test_a_failed_check_is_in_one_line(tmp_path: Path) -> None:
+    made = sized(256, 50)
+    made["points"]["touched"]["pgpromote_success"] = 700
+    facts = result(made, many(1))
+    lines = written(curves.STUDY, curves.runs(facts), tmp_path)
+    assert len(facts["failures"]) == 1
+    assert [line.checks for line in lines.values() if line.checks] == [facts["failures"]]
 
 
 def test_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["curves", "size-12"]) == 1
+    assert cli.main(["study", "scanner", "size-12"]) == 1
     assert "no case 'size-12'" in capsys.readouterr().err
 
 
-def test_only_a_whole_run_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_a_whole_run_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cli, "RESULTS", tmp_path / "results")
+    recorded: list[str] = []
+    monkeypatch.setattr(ledger, "record", lambda name, *_: recorded.append(name))
     made = result(sized(256, 50))
     monkeypatch.setattr(curves, "measure", lambda *_: made)
-    assert cli.main(["curves", "idle"]) == 0
-    assert cli.main(["curves", "--sizes", "256"]) == 0
-    assert not (tmp_path / "results").exists()
-    assert cli.main(["curves"]) == 0
-    assert (tmp_path / "results" / "scanner.md").exists()
+    for argv in (["idle"], ["--sizes", "256"]):
+        assert curves.STUDY.run(parsed(curves.STUDY, *argv))
+        assert finish.PART in capsys.readouterr().out
+    assert recorded == []
+    assert curves.STUDY.run(parsed(curves.STUDY))
+    assert recorded == ["scanner"]
+    # What does not count is recorded with its failed check, and is an error.
     made["failures"].append("nothing was touched")
-    with pytest.raises(LabError, match="do not count"):
-        cli.run_curves(cli._parser().parse_args(["curves"]))
+    assert not curves.STUDY.run(parsed(curves.STUDY))
+    assert "FAILED CHECK" in capsys.readouterr().out
+    assert cli.main(["study", "scanner"]) == 1

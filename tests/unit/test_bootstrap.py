@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cache, source
+from lab import cache, source, tree
 from lab.cli import main
 from lab.errors import LabError
 
@@ -93,7 +93,12 @@ def test_download_failure_names_the_network(
     assert "network" in caught.value.todo
 
 
-def test_command_line_errors_exit_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_errors_exit_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is unpacked or built."""
+    monkeypatch.setattr(tree, "compose", lambda *_: pytest.fail("the tree was composed"))
+    monkeypatch.setattr(tree, "base_commit", lambda *_: pytest.fail("the base was unpacked"))
     assert main(["run", "no-such-scenario"]) == 1
     assert "no-such-scenario" in capsys.readouterr().err
     assert main(["kernels", "no-such-flavour"]) == 1

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What `lab shares` makes of the selftest's output; nothing is booted."""
+"""What the study shares makes of the selftest's output; nothing is booted."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
+from recorded import FACTS, KERNEL, written
 
 from lab import shares
 from lab.shares import Log
@@ -25,10 +26,23 @@ def logs(**changes: str) -> dict[str, list[Log]]:
     }
 
 
-def test_good_runs_pass_and_are_shown() -> None:
+def test_good_runs_pass_and_are_recorded(tmp_path: Path) -> None:
     made = logs()
     assert shares.check(made) == []
-    assert ["a limit of the group above", "1,536", "1,500"] in shares.limit_table(made)
+    facts = {**FACTS, "kernel": KERNEL, "logs": made, "failures": []}
+    lines = written(shares.STUDY, shares.runs(facts), tmp_path)
+    assert {
+        name: (line.figures["pages"], line.figures["limit"]) for name, line in lines.items()
+    } == {
+        "max, a limit of the group itself, 1, 1": (760, 768),
+        "max, a limit of the group itself, 2, 1": (1540, 1536),
+        "max_above, a limit of the group above, 1, 1": (768, 768),
+        "max_above, a limit of the group above, 2, 1": (1500, 1536),
+    }
+    assert not any(line.checks for line in lines.values())
+    facts["failures"] = ["too many pages"]
+    lines = written(shares.STUDY, shares.runs(facts), tmp_path)
+    assert [line.checks for line in lines.values() if line.checks] == [["too many pages"]]
 
 
 @pytest.mark.parametrize(
@@ -52,19 +66,3 @@ def test_a_test_that_fails_or_is_skipped_is_no_figure() -> None:
     failures = shares.check(made)
     assert any("max_above, run 1: fail (" in line for line in failures)
     assert any("max, run 1: skip (no memory control groups" in line for line in failures)
-
-
-def test_page() -> None:
-    kernel = {"release": "6.12", "flavour": "tiershift", "key": "k", "base_version": "b"}
-    facts: dict[str, Any] = {
-        "date": "today",
-        "command": "python -m lab shares",
-        "seconds": 1,
-        "host": {"qemu": "QEMU", "cpus": 2},
-        "kernel": kernel,
-        "logs": logs(),
-        "failures": [],
-    }
-    page = shares.markdown(facts)
-    assert "| a limit of the group itself | 1,536 | 1,540 |" in page
-    assert "FAILED" not in page

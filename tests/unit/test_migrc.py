@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import signal
 import subprocess
-import xml.etree.ElementTree as ET
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -358,6 +356,7 @@ def test_studies_have_their_options() -> None:
             parsed(STUDIES["migrc-curve"], "--sizes", bad)
 
 
+@pytest.mark.usefixtures("manifests_once")
 def test_every_run_is_a_job(tmp_path: Path) -> None:
     fake = tmp_path / "fake"
     fake.write_text("#!/bin/sh\n")
@@ -1206,11 +1205,21 @@ def test_a_whole_study_is_recorded_and_a_part_is_not(
     assert done == ["migrc-growth"] and "16 CPUs, on" in capsys.readouterr().out
     rows[1]["verified"] = False
     made = migrc_growth.runs(facts(rows))
-    assert not finish.finish(study, facts(rows), made, whole=False, tables=[[["a", "b"]]])
+    assert not finish.finish(study, facts(rows), made, whole=False)
     said = capsys.readouterr().out
     assert done == ["migrc-growth"] and finish.PART in said
     assert "FAILED CHECK: 2 CPUs, on: the job did not verify its data" in said
-    assert "16 CPUs, on" not in said
+    assert "16 CPUs, on" in said  # a part is shown as well
+
+
+def test_what_measured_nothing_is_an_error_and_deletes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a run there is no line that could hold a failed check."""
+    monkeypatch.setattr(ledger, "record", lambda *_: pytest.fail("recorded"))
+    with pytest.raises(LabError, match="migrc-growth measured nothing") as error:
+        finish.finish(STUDIES["migrc-growth"], {**facts([]), "failures": ["not understood"]}, [])
+    assert error.value.todo == "not understood"
 
 
 def test_runs_are_measured_chosen_and_told(
@@ -1245,7 +1254,7 @@ def test_runs_are_measured_chosen_and_told(
     assert "FAILED CHECK: system call, on, 1: 900 pages were deferred" in capsys.readouterr().out
 
 
-# --- plots ---------------------------------------------------------------------------
+# --- what is shown ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -1253,19 +1262,6 @@ def test_runs_are_measured_chosen_and_told(
 )
 def test_ticks_are_round(highest: float, step: float) -> None:
     assert report.round_step(highest) == pytest.approx(step)
-
-
-def test_bars_have_a_scale_for_each_name() -> None:
-    plot = report.bars("t", ["a", "b"], [("one", [1.0, 100.0]), ("two", [0.5, 0.0])])
-    widths = [
-        float(rect.attrib["width"])
-        for rect in ET.fromstring(plot).findall("{*}rect")
-        if rect.attrib.get("height") == "13"
-    ]
-    assert widths[0] == widths[1] > 0
-    assert widths[2:] == [pytest.approx(widths[0] / 2), 0]
-    assert re.search(r">100\.00<", plot)
-    ET.fromstring(report.bars("t", ["a"], []))
 
 
 def test_rows_of_flushes_are_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Figures and reports, from a made-up result with known answers."""
+"""Figures, tables and lines of a comparison, from a made-up result with known answers."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import HOST as RECORDED_HOST
+from recorded import written
 
-from lab import damon, instruments, metrics, report, scenario, topology
+from lab import compare, damon, instruments, metrics, report, scenario, topology
+from lab.results import study
 
 OPS = 100_000
 
@@ -216,7 +218,7 @@ def shifted(name: str, again: float | None) -> dict[str, Any]:
     return run
 
 
-def test_convergence_after_the_hot_set_moves(tmp_path: Path) -> None:
+def test_convergence_after_the_hot_set_moves() -> None:
     made = result(shifted("ours", 40.0), shifted("never", None))
     ours, never = (made["metrics"]["figures"][name] for name in ("ours", "never"))
     assert ours["ratio_before_shift"] == never["ratio_before_shift"] == pytest.approx(0.8)
@@ -232,10 +234,6 @@ def test_convergence_after_the_hot_set_moves(tmp_path: Path) -> None:
     shown = {row[0].strip(): row[1:] for row in report.table(made)}
     assert shown["this in multiples of the first time"] == ["0.98", "-"]
     assert any("moves once, after 30.2 s (ours)" in line for line in report.notes(made))
-    report.write(made, tmp_path)
-    plot = (tmp_path / "made-up.svg").read_text()
-    assert plot.count("stroke-dasharray") == 2
-    assert "stroke-dasharray" not in report.svg(result(contender("a", "none", 1, 0, None)))
 
 
 @pytest.mark.parametrize(
@@ -246,17 +244,13 @@ def test_convergence_after_the_hot_set_moves(tmp_path: Path) -> None:
         (None, "ours: second convergence unknown, allowed 1.5 times"),
     ],
 )
-def test_slow_second_convergence_fails_the_check(
-    tmp_path: Path, again: float | None, words: str | None
-) -> None:
+def test_slow_second_convergence_fails_the_check(again: float | None, words: str | None) -> None:
     made = result(shifted("ours", again), max_again_times=1.5)
     assert made["failures"] == ([words] if words else [])
     shown = io.StringIO()
     report.print_table(made, shown)
-    report.write(made, tmp_path)
     assert shown.getvalue().count("FAILED CHECK: ours: second") == (words is not None)
-    page = (tmp_path / "made-up.md").read_text()
-    assert page.count("**Failed check:** ours: second") == (words is not None)
+    assert compare.runs(made)[0].checks == ([words] if words else [])
     # It is ours to keep, and what a scenario does not ask for is not judged.
     rival = {**shifted("n2", again), "mode": "numab2"}
     assert not result(rival, max_again_times=1.5)["failures"]
@@ -351,7 +345,6 @@ def test_processes_that_change_sockets() -> None:
     # The share of two seconds is what it was again two seconds after the ten.
     assert figures["t90_local_s"] == pytest.approx(12)
     assert any("change sockets once, after 30.0 s (ours)" in line for line in report.notes(made))
-    assert "stroke-dasharray" in report.svg(made)
 
 
 def test_one_socket_has_no_figures_of_several() -> None:
@@ -392,9 +385,10 @@ def test_check_without_its_figure_fails() -> None:
     assert len(failures) == 2 and all("unknown" in failure for failure in failures)
 
 
-def test_legend_of_many_contenders_stays_in_the_plot() -> None:
-    runs = [contender(f"c{n}", "none", 1, 0, None) for n in range(6)]
-    plot = ET.fromstring(report.svg(result(*runs)))
+def test_legend_of_many_lines_stays_in_the_plot() -> None:
+    lines = [(f"c{n}", [(0.0, 0.0), (1.0, 1.0)]) for n in range(6)]
+    plot = ET.fromstring(report.chart("t", lines, [(0, "0")], [(0, "0")], last=1))
+    assert sum(item.tag.endswith("polyline") for item in plot.iter()) == 6
     texts = [item for item in plot.iter() if item.tag.endswith("text") and item.text == "c5"]
     assert float(texts[0].attrib["x"]) < 700
 
@@ -549,7 +543,7 @@ def test_memory_time_is_per_operation() -> None:
     assert "app_per_fast" not in row  # it gained nothing
 
 
-def test_overhead_by_kind_and_place(tmp_path: Path) -> None:
+def test_overhead_by_kind_and_place() -> None:
     none = with_kinds(contender("none", "none", 1, 0, None), fault=(1_000_000, 0, 0, 0))
     none["agent"]["workload"]["ops"] = 2 * OPS
     rival = with_kinds(
@@ -587,20 +581,9 @@ def test_overhead_by_kind_and_place(tmp_path: Path) -> None:
         ["application, system", "1.50 s", "1.50 s"],
         ["kswapd0", "0.25 s", "0.25 s"],
     ]
-    report.write(made, tmp_path)
-    assert "(made-up-overhead.svg)" in (tmp_path / "made-up.md").read_text()
-    plot = ET.fromstring((tmp_path / "made-up-overhead.svg").read_text())
-    bars: dict[str, float] = {}
-    for item in plot.iter():
-        if item.tag.endswith("rect") and item.attrib.get("height") == "16":
-            at = item.attrib["y"]
-            bars[at] = bars.get(at, 0.0) + float(item.attrib["width"])
-    long, short = bars.values()
-    assert long / short == pytest.approx(3.2 / 0.4, rel=0.01)
-    assert [item.text for item in plot.iter() if item.text in ("3.2", "0.4")] == ["3.2", "0.4"]
 
 
-def test_claim_of_the_post_is_beside_what_was_found(tmp_path: Path) -> None:
+def test_claim_of_the_post_is_beside_what_was_found() -> None:
     none = with_kinds(contender("none", "none", 1_000_000, 0, None))
     rival = with_kinds(
         contender("n2", "numab2", 5_000_000, 9, 20.0),
@@ -618,7 +601,9 @@ def test_claim_of_the_post_is_beside_what_was_found(tmp_path: Path) -> None:
     made = result(none, rival, ours)
     # Another job than the post's
     assert metrics.against_numab2(made) == {} and report.claim_table(made) == []
-    assert "post" not in report.markdown(made)
+    shown = io.StringIO()
+    report.print_table(made, shown)
+    assert "claim, 8 GB" not in shown.getvalue()
     made["scenario"] = "uniform"
     found = metrics.against_numab2(made)
     assert found["overhead"] == pytest.approx(-0.25)
@@ -631,11 +616,8 @@ def test_claim_of_the_post_is_beside_what_was_found(tmp_path: Path) -> None:
         ["overhead: scanning and migration", "-78.8%", "-14.2%", "-25.0%"],
         ["  of that, by processes on app CPUs", "-", "-", "-90.0%"],
     ]
-    # It is rendered from what is stored, which does not have it.
-    report.write(made, tmp_path)
-    assert "-78.8%" not in (tmp_path / "uniform.json").read_text()
-    assert "| claim, 8 GB |" in (tmp_path / "uniform.md").read_text()
-    assert report.claim_table(report.read(tmp_path, "uniform")) == report.claim_table(made)
+    report.print_table(made, shown)
+    assert "claim, 8 GB" in shown.getvalue()
     # What has not been measured is not zero.
     made["metrics"]["overhead"] = {}
     assert report.claim_table(made)[1] == [
@@ -648,16 +630,15 @@ def test_claim_of_the_post_is_beside_what_was_found(tmp_path: Path) -> None:
     assert report.claim_table(made) == []
 
 
-def test_no_overhead_without_a_baseline_or_counts(tmp_path: Path) -> None:
+def test_no_overhead_without_a_baseline_or_counts() -> None:
     alone = result(with_kinds(contender("n2", "numab2", 1, 9, 20.0)))
     assert alone["metrics"]["overhead"] == {}
     old = result(contender("none", "none", 1, 0, None), contender("n2", "numab2", 1, 9, 20.0))
     assert report.overhead_table(old) == report.time_table(old) == []
-    report.write(old, tmp_path)
-    assert not (tmp_path / "made-up-overhead.svg").exists()
+    assert not any(key.startswith("work_") for run in compare.runs(old) for key in run.figures)
 
 
-def test_best_variant_by_ratio_then_by_time(tmp_path: Path) -> None:
+def test_best_variant_by_ratio_then_by_time() -> None:
     slow, quick, low = (
         contender(name, "numab2", 12_000_000, 100, rise)
         for name, rise in (("slow", 30.0), ("quick", 20.0), ("low", 5.0))
@@ -685,12 +666,11 @@ def test_best_variant_by_ratio_then_by_time(tmp_path: Path) -> None:
     assert (shown["hit ratio at the end"], shown["t90"]) == ("80.0%", "22.0 s")
     assert (shown["promoted"], shown["demoted"]) == ("100", "3")
     assert shown["app kernel insns per promoted page"] == "20,000 (?)"
-    report.write(made, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["made-up.json", "made-up.md"]
-    assert "| quick (best) | 80.0% |" in (tmp_path / "made-up.md").read_text()
+    best = {run.cell: run.figures["best"] for run in compare.runs(made)}
+    assert [name for name, mark in best.items() if mark] == ["quick"]
 
 
-def test_all_forms_are_written(tmp_path: Path) -> None:
+def test_table_on_the_terminal() -> None:
     made = result(
         contender("none", "none", 10_000_000, 0, None),
         contender("n2", "numab2", 12_000_000, 100, 20.0),
@@ -700,11 +680,98 @@ def test_all_forms_are_written(tmp_path: Path) -> None:
     lines = shown.getvalue().splitlines()
     assert any("pages promoted" in line and line.endswith("100") for line in lines)
     assert any("per promoted page" in line and "20,000 (?)" in line for line in lines)
-    report.write(made, tmp_path)
-    assert json.loads((tmp_path / "made-up.json").read_text())["schema"] == scenario.SCHEMA
-    text = (tmp_path / "made-up.md").read_text()
-    assert "| pages promoted | 0 | 100 |" in text
-    assert "(best)" not in text
-    plot = ET.fromstring((tmp_path / "made-up.svg").read_text())
-    drawn = [item for item in plot.iter() if item.tag.endswith("polyline")]
-    assert len(drawn) == 2
+
+
+def test_lines_of_a_comparison(tmp_path: Path) -> None:
+    none = with_kinds(contender("none", "none", 1_000_000, 0, None), fault=(1_000_000, 0, 0, 0))
+    ours = with_kinds(
+        contender("ours", "tiershift", 1_400_000, 200, 30.0),
+        fault=(500_000, 0, 0, 0),
+        scan=(0, 0, 300_000, 600_000),
+    )
+    made = result(none, ours, max_promoted_share=0.1)
+    made["host"] = RECORDED_HOST
+    item = next(one for one in compare.studies() if one.name == "hotcold-4k")
+    lines = written(item, compare.runs(made), tmp_path, facts=made)
+    assert list(lines) == ["none", "ours"]
+    figures = lines["ours"].figures
+    assert figures["hit_ratio_end"] == 0.8 and figures["app_per_page"] == 2000
+    assert (figures["work_scan"], figures["work_fault"]) == (0.9, -0.5)
+    assert not any(key.startswith("work_") for key in lines["none"].figures)
+    # Without twins the noise is not known.
+    assert "app_per_page_noise" not in figures
+    # The check is told once, of ours; a curve begins after the first second.
+    assert lines["ours"].checks == made["failures"] != [] and not lines["none"].checks
+    assert lines["ours"].kernel == "base abc" and len(lines["ours"].curve) <= 41
+    assert lines["ours"].curve[-1] == (60, 0.8)
+    shown = {row[0]: row[1:] for _, rows in study.tables(item, [*lines.values()]) for row in rows}
+    assert shown["pages promoted"] == ["0", "200"]
+
+
+def test_noise_of_twins_is_in_the_lines(tmp_path: Path) -> None:
+    made = result(
+        contender("none", "none", 10_000_000, 0, None),
+        contender("again", "none", 10_500_000, 0, None),
+        contender("ours", "tiershift", 10_400_000, 200, 30.0),
+    )
+    run = next(run for run in compare.runs(made) if run.cell == "ours")
+    assert run.figures["app_per_page_noise"] == pytest.approx(2500)
+    column = next(one for one in compare.COLUMNS if one.key == "app_per_page")
+    assert column.cell({"app_per_page": 2000, "app_per_page_noise": 2500}) == "within noise (2,500)"
+
+
+def compared(ours: dict[str, Any], rival: dict[str, Any], twin: bool = False) -> str:
+    """The sentence about tiershift and NUMA balancing."""
+    runs = [contender("none", "none", 1_000_000, 0, None)]
+    if twin:
+        runs.append(contender("again", "none", 1_000_500, 0, None))
+    ours["agent"]["measured"]["delta"] |= {"numa_hint_faults": 0}
+    rival["agent"]["measured"]["delta"] |= {"numa_hint_faults": 70_000}
+    return report.verdict(result(*runs, rival, ours))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        (30.0, None, "80.0% of the accesses at the end with tiershift and 10.0% with NUMA"),
+        (None, 30.0, "10.0% of the accesses at the end with tiershift and 80.0% with NUMA"),
+    ],
+)
+def test_verdict_says_who_is_better(ours: float | None, theirs: float | None, words: str) -> None:
+    said = compared(
+        contender("tiershift", "tiershift", 1_400_000, 200, ours),
+        contender("numab2", "numab2", 2_000_000, 200, theirs),
+    )
+    assert words in said
+    assert "take 0 hint faults instead of 70,000" in said
+    assert said.endswith("small differences mean nothing.")
+
+
+def test_verdict_where_equal_runs_were_compared() -> None:
+    said = compared(
+        contender("tiershift", "tiershift", 1_400_000, 200, 30.0),
+        contender("numab2", "numab2", 2_000_000, 200, None),
+        twin=True,
+    )
+    assert said.endswith("instead of 70,000.")
+
+
+def test_verdict_without_a_rival_compares_nothing() -> None:
+    made = result(contender("none", "none", 1_000_000, 0, None))
+    assert report.verdict(made).startswith("Nothing to compare.")
+
+
+def test_few_rows_and_the_sentence() -> None:
+    made = result(
+        contender("none", "none", 10_000_000, 0, None),
+        contender("n2", "numab2", 12_000_000, 100, 20.0),
+        contender("ours", "tiershift", 10_400_000, 200, None),
+        min_hit_ratio=0.5,
+    )
+    shown = io.StringIO()
+    report.print_verdict(made, 2, shown)
+    text = shown.getvalue()
+    head = text.splitlines().index(next(line for line in text.splitlines() if "n2" in line))
+    assert text.splitlines()[head + 4] == ""  # a ruler and two rows
+    assert report.verdict(made) in text
+    assert text.count("FAILED CHECK: ") == len(made["failures"]) == 1

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The Promela models of the rooms: they hold, they are about something, and every
-mutation of them is noticed.  Nothing is booted; it takes some three minutes of one CPU.
-
-A property that holds because nothing happens is worthless.  So each statement of a model
-must have been executed, each REACHED() situation must come up (-DREACH makes it an error,
-which must be found), and each switch must violate the invariants that the model names."""
+"""How models are read, verified and recorded; that the rooms' models hold is
+tests/boot/test_model_checks.py."""
 
 from __future__ import annotations
 
@@ -52,15 +48,6 @@ def make(directory: Path, text: str = GOOD) -> models.Model:
     path = directory / "small.pml"
     path.write_text(text, encoding="utf-8")
     return models.load(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "define"),
-    [(model.name, define) for model in MODELS.values() for define in model.defines()],
-)
-def test_model(name: str, define: str) -> None:
-    outcome = models.verify(MODELS[name], define)
-    assert outcome.failures() == []
 
 
 def of(directory: Path) -> list[models.Model]:
