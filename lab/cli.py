@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -199,8 +200,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and print an error a person can act on."""
-    args = _parser().parse_args(argv)
+    # Guests end with the lab, whatever ends it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        args = _parser().parse_args(argv)
         return int(args.function(args))
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -204,6 +204,8 @@ def checkout_tree(version: str) -> tuple[Path, str]:
         if born:
             _refuse_to_lose_work(path, head)
         git("checkout", "-q", "-f", "-B", BRANCH, head)
+        # Without commits of its own it may be replaced.
+        git("config", "tiershift.checkedout", head)
     return path, head
 
 
@@ -216,7 +218,8 @@ def _refuse_to_lose_work(path: Path, head: str) -> None:
         )
     current = git("rev-parse", BRANCH)
     last = git("config", "--default", "", "tiershift.written")
-    if current not in {head, last}:
+    made = git("config", "--default", "", "tiershift.checkedout")
+    if current not in {head, last, made}:
         raise LabError(
             f"{path} has commits on branch {BRANCH} that linux/ does not have",
             f"run `make refresh` to keep them, or `git -C {path} branch -m {BRANCH} old`",
@@ -293,7 +296,7 @@ def _split_by_room(base: str) -> list[tuple[Room, list[str]]]:
             + ") are not those of linux/series ("
             + ", ".join(order)
             + ")",
-            "reorder the commits with `git rebase -i`, or edit linux/series",
+            "run `make tree` after adding a room; else reorder the commits with `git rebase -i`",
         )
     return [(Room(name, rooms.LINUX / name), commits) for name, commits in parts]
 
