@@ -20,15 +20,15 @@ test:  ## all that CI runs: tests/unit and tests/boot (15 min, first 42 min)
 check:  ## static checks and tests/unit (2 min, first 15 min; without a kernel: pytest tests/unit, 1 min)
 	@$(TEST) tests/unit tests/boot/test_kernel_static.py
 
-soak:  ## tests/long, then the studies soak and migrc-faults (8 h)
-	@$(TEST) -m long tests
-	@$(LAB) study soak
+soak:  ## tests/long, then the studies soak and migrc-faults (hours; the studies alone 2 h)
+	@$(TEST) -n 0 -m long tests
+	@$(LAB) study soak --seconds $(or $(SECONDS),120)
 	@$(LAB) study migrc-faults
 
 kernels:  ## build all four kernels; print NAME=PATH of the images (first 25 min)
 	@$(LAB) kernels
 
-study:  ## measure NAME=... with ARGS=...; without NAME tell all studies and their times (1 min to 3 h)
+study:  ## measure NAME=... with ARGS=...; without NAME tell all studies and their times (1 to 65 min each)
 	@$(LAB) $(if $(NAME),study $(NAME) $(ARGS),status)
 
 bench:  ## every scenario that is compared, for the ledger (2 h)
