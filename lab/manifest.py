@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from lab import cache, rooms
 from lab.errors import LabError
-from lab.rooms import Room
+from lab.rooms import Commit, Room
 
 NAME = "room.toml"
 SELFTESTS = "tools/testing/selftests"
@@ -41,14 +41,6 @@ class Switch(Struct, frozen=True, forbid_unknown_fields=True):
     on: Word
     off: Word
     toggle: bool = True  # also under load, all the time (make soak)
-
-
-class Commit(Struct, frozen=True):
-    """[[commit]]: which new files come together, for those who review them."""
-
-    subject: str
-    text: str = ""
-    files: tuple[str, ...] = ()
 
 
 class Manifest(

@@ -20,19 +20,22 @@ from lab import manifest, selftests, topology, tree
 from lab.build import KernelImage
 from lab.selftests import Program
 
+_TIERING = {
+    program.name
+    for programs in (
+        test_selftests.TIER,
+        test_selftests.EDGE,
+        test_selftests.TARGET,
+        test_selftests.BOUNCE,
+        test_selftests.HOTPLUG,
+    )
+    for program in programs
+}
+_KMMSCAND = {name for name in _TIERING if name.startswith("kmmscand_")}
 # Directories that other tests run, and their programs
 ELSEWHERE = {
-    "tier": {
-        program.name
-        for programs in (
-            test_selftests.TIER,
-            test_selftests.EDGE,
-            test_selftests.TARGET,
-            test_selftests.BOUNCE,
-            test_selftests.HOTPLUG,
-        )
-        for program in programs
-    },
+    "tier": _TIERING - _KMMSCAND,
+    "kmmscand": _KMMSCAND,
     "migrc": set(test_migrc_torture.PROGRAMS),
     "zap_batch": {test_zap_selftest.TEST.name},
 }
