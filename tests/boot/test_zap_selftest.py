@@ -23,7 +23,7 @@ TEST = Program(
     timeout_s=400,
 )
 # What the debug kernel gets through in a minute
-QUICK = Program("zap_test", "-t bad_input -t in_turn -t offline -t no_memory", timeout_s=200)
+QUICK = Program("zap_test", "-t bad_input -t in_turn -t no_memory", timeout_s=200)
 ALL = Program("zap_test", f"{TEST.args} -t no_memory", timeout_s=900)
 # Code that is patched while it runs is where emulated CPUs race.
 SWITCHING = Program("zap_test", "-t switching", timeout_s=200)

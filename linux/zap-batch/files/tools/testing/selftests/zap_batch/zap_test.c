@@ -371,7 +371,7 @@ static bool groups_go(long before)
 	return false;
 }
 
-/* What is left of a group in whose memory nobody is any more */
+/* What is left of a group in whose memory nobody is any more, some time after it was used */
 static bool nothing_left(const char *group)
 {
 	static const char * const item[] = {
@@ -383,9 +383,6 @@ static bool nothing_left(const char *group)
 	char buf[32];
 	size_t i;
 
-	/* Its page cache goes, too. */
-	write_file("/proc/sys/vm/drop_caches", "3");
-	usleep(SETTLE_MS * 1000);
 	for (i = 0; i < ARRAY_SIZE(item); i++) {
 		left = value_of(in(group, "memory.stat"), item[i]);
 		if (left) {
@@ -433,15 +430,14 @@ static bool told(int fd)
 	return poll(&poll_fd, 1, 20000) == 1 && read(fd, &c, 1) == 1;
 }
 
-/* A counter below zero is shown as zero: is a known number of pages counted? */
-static bool known_is_counted(const char *group)
+/* A process in a group with a known number of pages, or -1 */
+static pid_t known_pages(const char *group)
 {
 	int pipes[2];
-	long anon;
 	pid_t pid;
 
 	if (pipe(pipes))
-		return false;
+		return -1;
 	pid = fork();
 	if (!pid) {
 		char *p = mmap(NULL, KNOWN * PAGE, PROT_READ | PROT_WRITE,
@@ -457,12 +453,18 @@ static bool known_is_counted(const char *group)
 		pause();
 	}
 	told(pipes[0]);
-	usleep(SETTLE_MS * 1000);
-	anon = value_of(in(group, "memory.stat"), "anon");
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
 	close(pipes[0]);
 	close(pipes[1]);
+	return pid;
+}
+
+/* A counter below zero is shown as zero: is what known_pages() has touched counted? */
+static bool known_is_counted(const char *group, pid_t pid)
+{
+	long anon = value_of(in(group, "memory.stat"), "anon");
+
+	if (pid < 0 || kill(pid, SIGKILL) || waitpid(pid, NULL, 0) != pid)
+		return false;
 	/* The process has some more. */
 	if (anon >= (long)(KNOWN * PAGE) && anon < (long)((KNOWN + 64) * PAGE))
 		return true;
@@ -472,8 +474,14 @@ static bool known_is_counted(const char *group)
 
 static void all_is_back(struct __test_metadata *_metadata, const long node[NR_ITEMS], long dying)
 {
-	EXPECT_TRUE(known_is_counted("a"));
-	EXPECT_TRUE(known_is_counted("b"));
+	pid_t a = known_pages("a"), b = known_pages("b");
+
+	usleep(SETTLE_MS * 1000);
+	EXPECT_TRUE(known_is_counted("a", a));
+	EXPECT_TRUE(known_is_counted("b", b));
+	/* Page cache goes, too. */
+	write_file("/proc/sys/vm/drop_caches", "3");
+	usleep(SETTLE_MS * 1000);
 	EXPECT_TRUE(nothing_left("a"));
 	EXPECT_TRUE(nothing_left("b"));
 	EXPECT_TRUE(nodes_as_before(node));
@@ -496,8 +504,8 @@ TEST_F_TIMEOUT(zap, all_kinds, 300)
 			EXPECT_TRUE(ok);
 		}
 	}
-	EXPECT_TRUE(nothing_left("swap"));
 	all_is_back(_metadata, self->node, self->dying);
+	EXPECT_TRUE(nothing_left("swap"));
 }
 
 /* Pages of two groups in turn, so that each run has one page. */
