@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from recorded import FACTS, KERNEL
 
-from lab import cache, cli, studies
+from lab import cache, cli, rooms, studies
 from lab.errors import LabError
 from lab.results import headline, html, ledger, page, status
 from lab.results.ledger import Goal, Line, Run
@@ -280,3 +280,18 @@ def test_make_report_writes_all_of_them(
     assert "docs/results.md is written" in capsys.readouterr().out
     assert "# Results" in written.read_text() and "| Redis" in readme.read_text()
     assert Tags(out.read_text()).ids
+
+
+def _unknown_studies(text: str, known: set[str]) -> list[str]:
+    """Studies that a page says its numbers are of, and that have no lines."""
+    named = [name for one in re.findall(r"<!-- ledger: ([^>]*) -->", text) for name in one.split()]
+    return [name for name in named if name not in known]
+
+
+def test_numbers_of_covers_are_of_studies_in_the_ledger() -> None:
+    known = {line.study for line in ledger.read()}
+    covers = [room.path / "cover.md" for room in rooms.series()]
+    texts = [path.read_text(encoding="utf-8") for path in covers]
+    assert sum("<!-- ledger: " in text for text in texts) >= 4
+    assert [name for text in texts for name in _unknown_studies(text, known)] == []
+    assert _unknown_studies("<!-- ledger: zap nothing -->", known) == ["nothing"]
