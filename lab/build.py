@@ -83,6 +83,15 @@ def key_of(flavour: str, version: str | None = None) -> str:
     return cache.key([RECIPE, flavour, *_what_is_built(commit), _compiler(), *parts])
 
 
+def missing(flavours: Iterable[str]) -> dict[str, float]:
+    """Flavours that would have to be built, and for how many seconds, at most."""
+    return {
+        flavour: float(GUESS[flavour])
+        for flavour in dict.fromkeys(flavours)
+        if not (cache.sub("kernels") / f"{flavour}-{key_of(flavour)}" / "kernel.json").exists()
+    }
+
+
 def kernel(flavour: str, version: str | None = None, log: TextIO = sys.stderr) -> KernelImage:
     """The kernel of a flavour, built now if the cache does not hold it."""
     kconfig.fragments(flavour)  # an unknown one is told before anything is done

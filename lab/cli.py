@@ -38,8 +38,19 @@ def run(args: argparse.Namespace) -> int:
     item = scenario.load(args.scenario)
     external = compare.external(args.external)
     began = time.monotonic()
-    print(f"{item.name}: building what is missing, then measuring", file=sys.stderr)
-    for flavour in dict.fromkeys(c.kernel for c in item.contender):
+    chosen = [c for c in item.contender if not c.bench_only]
+    builds = build.missing(c.kernel for c in chosen)
+    needs = [
+        scenario.expected(cache.root(), f"{item.name}/{c.name}", item.measure.expected_s)
+        for c in chosen
+        if not args.contender or c.name in args.contender
+    ]
+    print(
+        f"{len(builds)} kernels to build and {len(needs)} runs: at most "
+        f"{(sum(builds.values()) + sum(needs)) / 60:.0f} minutes in all",
+        file=sys.stderr,
+    )
+    for flavour in builds:
         build.kernel(flavour)
     result = scenario.run_scenario(
         item,
