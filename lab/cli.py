@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = [c for c in item.contender if not c.bench_only]
     builds = build.missing(c.kernel for c in chosen)
     needs = [
-        scenario.expected(cache.root(), f"{item.name}/{c.name}", item.measure.expected_s)
+        scenario.expected_seconds(cache.root(), f"{item.name}/{c.name}", item.measure.expected_s)
         for c in chosen
         if not args.contender or c.name in args.contender
     ]

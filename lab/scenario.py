@@ -702,7 +702,7 @@ def run_contender(
     }
 
 
-def expected(cache: Path, key: str, guess: float) -> float:
+def expected_seconds(cache: Path, key: str, guess: float) -> float:
     """How long this took last time on this machine, else the scenario's guess."""
     try:
         seconds = json.loads((cache / "durations.json").read_text(encoding="utf-8"))[key]
@@ -796,7 +796,9 @@ def run_scenario(
     out_dir.mkdir(parents=True, exist_ok=True)
     began = time.time()
     runs: list[dict[str, Any]] = []
-    needs = [expected(cache, f"{name}/{c.name}", scenario.measure.expected_s) for c in chosen]
+    needs = [
+        expected_seconds(cache, f"{name}/{c.name}", scenario.measure.expected_s) for c in chosen
+    ]
     print(
         f"{name}: {scenario.description}\n"
         f"{len(chosen)} contenders, about {sum(needs) / 60:.1f} minutes",

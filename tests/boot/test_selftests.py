@@ -227,7 +227,7 @@ def test_hotplug_selftests(
 def test_kunit(debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests) -> None:
     """The KUnit suites run while the debug kernel boots, and print KTAP to its log."""
     result = guest.run(
-        debug_kernel.image, topology.load("two-tier"), "true", out_dir=out_dir, timeout_s=120
+        debug_kernel.image, topology.load("two-tier"), "true", out_dir=out_dir, timeout_s=300
     )
     lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in result.console.splitlines()]
     start = next(number for number, line in enumerate(lines) if line.startswith("KTAP version"))
