@@ -67,7 +67,7 @@ class Overrun:
         )
 
 
-TODO = (
+ADVICE = (
     "move what is long to tests/long or make it quicker; seconds by file are in tests.json of the "
     "cache, the budget is in tests/budget.py"
 )
