@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
-TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest -n 2 --dist loadgroup
+TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help run test check soak kernels study bench report shell tree refresh series
 

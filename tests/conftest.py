@@ -20,11 +20,17 @@ from lab.build import KernelImage
 from lab.topology import Topology
 
 # What takes longest begins first, so that two workers end together.
-LONGEST_FIRST = ("test_selftests.py", "test_small_scenario.py")
+LONGEST_FIRST = (
+    "test_selftests.py",
+    "test_rooms.py",
+    "test_kernel_static.py",
+    "test_small_scenario.py",
+)
 TESTS = Path(__file__).resolve().parent
 LONG = TESTS / "long"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads its marks in this hook, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order by the expected time; keep what shares a git work tree on one worker."""
 

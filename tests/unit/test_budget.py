@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +172,24 @@ def test_part_of_the_tests_is_not_judged(project: Path, argv: tuple[str, ...]) -
     done = run(project, *argv)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the budget" not in done.stdout and not (project / "cache/tests.json").exists()
+
+
+def test_what_shares_a_work_tree_runs_on_one_worker(project: Path) -> None:
+    (project / "tests/boot/test_rooms.py").write_text(
+        "import os, time, pytest\n"
+        "@pytest.mark.parametrize('one', range(4))\n"
+        "def test_it(one):\n"
+        "    worker = os.environ['PYTEST_XDIST_WORKER']\n"
+        "    with open('workers', 'a') as kept:\n"
+        "        kept.write(worker + chr(10))\n"
+        "    time.sleep(0.2)\n"
+    )
+    makefile = (cache.PROJECT / "Makefile").read_text()
+    (options,) = re.findall(r"-m pytest (.*)", makefile)
+    done = run(project, *shlex.split(options), "tests")
+    assert "7 passed" in done.stdout, done.stdout + done.stderr
+    workers = (project / "workers").read_text().split()
+    assert len(workers) == 4 and len(set(workers)) == 1, workers
 
 
 def test_run_that_fails_is_not_judged(project: Path) -> None:
