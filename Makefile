@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help run test check soak kernels study bench report shell tree refresh series
+.PHONY: help run test check soak study report shell deb repo tree refresh series
 
 help:  ## this list (at once)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -25,20 +25,21 @@ soak:  ## tests/long, then the studies soak and migrc-faults (hours; the studies
 	@$(LAB) study soak --seconds $(or $(SECONDS),120)
 	@$(LAB) study migrc-faults
 
-kernels:  ## build all four kernels; print NAME=PATH of the images (first 25 min)
-	@$(LAB) kernels
-
 study:  ## measure NAME=... with ARGS=...; without NAME tell all studies and their times (1 to 65 min each)
 	@$(LAB) $(if $(NAME),study $(NAME) $(ARGS),status)
-
-bench:  ## every scenario that is compared, for the ledger (2 h)
-	@$(LAB) bench $(ARGS)
 
 report:  ## report.html and docs/results.md, from results/ledger.ndjson (10 s)
 	@$(LAB) report $(ARGS)
 
 shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier (1 min)
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)
+
+deb:  ## a kernel package: FLAVOUR=amd64|cloud MODULES=debian|build VERSION=... (first 20 to 30 min)
+	@$(LAB) deb --flavour $(or $(FLAVOUR),amd64) --modules $(or $(MODULES),debian) \
+		$(if $(VERSION),--base $(VERSION))
+
+repo:  ## a directory for apt with every package that was made: OUT=... KEY=... (10 s)
+	@$(LAB) repo $(if $(OUT),--out $(OUT)) $(if $(KEY),--key $(KEY))
 
 tree:  ## the kernel tree with our commits, for editing (30 s, first 3 min)
 	@$(LAB) tree

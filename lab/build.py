@@ -17,12 +17,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TextIO
 
-from lab import cache, kconfig, run, source, textkeys, tree
+from lab import cache, kconfig, progress, run, source, textkeys, tree
 from lab.errors import LabError
 
 RECIPE = "1"  # change it when a build would come out otherwise from the same input
@@ -76,11 +76,16 @@ def _what_is_built(commit: str) -> list[str]:
     return [line for line in top + tools if line.partition("\t")[2] not in left_out]
 
 
+def inputs(commit: str) -> list[str]:
+    """What every build depends on, besides its configuration."""
+    return [*_what_is_built(commit), _compiler()]
+
+
 def key_of(flavour: str, version: str | None = None) -> str:
     """The content key of the kernel of a flavour; nothing is built."""
     parts = kconfig.fragments(flavour).values()
     commit = commit_of(flavour, version or source.newest())
-    return cache.key([RECIPE, flavour, *_what_is_built(commit), _compiler(), *parts])
+    return cache.key([RECIPE, flavour, *inputs(commit), *parts])
 
 
 def missing(flavours: Iterable[str]) -> dict[str, float]:
@@ -121,7 +126,7 @@ def _build(
     cache.need_space(6, f"building kernel {flavour}")
     src = source_directory(commit)
     obj = object_directory(flavour, src)
-    _make(flavour, src, obj, log)
+    make(flavour, src, obj, log, release=f"-{flavour}", guess=(GUESS[flavour], 0))
     partial = directory.with_name(directory.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -161,25 +166,37 @@ def source_directory(commit: str) -> Path:
     return path
 
 
-def _make(flavour: str, src: Path, obj: Path, log: TextIO) -> None:
-    """kbuild with a progress line; its whole output is kept beside the objects."""
+def make(
+    name: str,
+    src: Path,
+    obj: Path,
+    log: TextIO,
+    *,
+    release: str,
+    targets: Sequence[str] = ("bzImage",),
+    guess: tuple[int, int] = (600, 0),
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """kbuild with a progress line; its whole output is kept beside the objects.
+
+    ``release`` is what is added to the kernel's version.  ``guess`` has the seconds and output
+    lines of a whole build, until one has been measured here.
+    """
     jobs = os.cpu_count() or 2
-    argv = ["make", "-C", str(src), f"O={obj}", f"-j{jobs + 1}", f"LOCALVERSION=-{flavour}"]
-    argv.append("bzImage")
-    env = dict(
-        os.environ,
-        # Fixed, so that the same source gives the same kernel.
-        KBUILD_BUILD_TIMESTAMP="2026-01-01 00:00:00 UTC",
-        KBUILD_BUILD_USER="tiershift",
-        KBUILD_BUILD_HOST="lab",
-        KBUILD_BUILD_VERSION="1",
-        LC_ALL="C",
-    )
+    argv = ["make", "-C", str(src), f"O={obj}", f"-j{jobs + 1}", f"LOCALVERSION={release}"]
+    argv += targets
+    fixed = {
+        # So that the same source gives the same kernel.
+        "KBUILD_BUILD_TIMESTAMP": "2026-01-01 00:00:00 UTC",
+        "KBUILD_BUILD_USER": "tiershift",
+        "KBUILD_BUILD_HOST": "lab",
+        "KBUILD_BUILD_VERSION": "1",
+        "LC_ALL": "C",
+    }
     past = obj / "build.json"  # how long a whole build took here
-    whole = (GUESS[flavour], 0)
     if past.exists():
         data = json.loads(past.read_text(encoding="utf-8"))
-        whole = (int(data["seconds"]), int(data["steps"]))
+        guess = (int(data["seconds"]), int(data["steps"]))
     log_path = obj / "build.log"
     start = time.monotonic()
     with (
@@ -190,19 +207,19 @@ def _make(flavour: str, src: Path, obj: Path, log: TextIO) -> None:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            env=env,
+            env=dict(os.environ, **fixed, **(env or {})),
         ) as process,
     ):
         assert process.stdout
-        done = _watch(flavour, process.stdout, out, log, *whole)
+        done = _watch(name, process.stdout, out, log, *guess)
         code = process.wait()
     seconds = time.monotonic() - start
     if code:
         bad = _first_errors(log_path.read_text(encoding="utf-8", errors="replace").splitlines())
-        raise LabError(f"building kernel {flavour} failed:\n{bad}", f"the whole log is {log_path}")
+        raise LabError(f"building kernel {name} failed:\n{bad}", f"the whole log is {log_path}")
     if done > WHOLE:
         past.write_text(json.dumps({"seconds": seconds, "steps": done}), encoding="utf-8")
-    _say(log, f"[{flavour}] built in {_minutes(seconds)}", end=True)
+    progress.say(log, f"[{name}] built in {progress.minutes(seconds)}", end=True)
 
 
 def _first_errors(lines: list[str]) -> str:
@@ -211,35 +228,17 @@ def _first_errors(lines: list[str]) -> str:
     return "\n".join("    " + line for line in lines[max(0, first - 5) : first + 10])
 
 
-def _watch(flavour: str, pipe: IO[str], out: TextIO, log: TextIO, expected: int, steps: int) -> int:
-    start = last = time.monotonic()
+def _watch(name: str, pipe: IO[str], out: TextIO, log: TextIO, expected: int, steps: int) -> int:
+    start = time.monotonic()
     done = 0
-    every = 1 if log.isatty() else 20
     for line in pipe:
         out.write(line)
         done += 1
-        now = time.monotonic()
-        if now - last >= every:
-            last = now
-            share = f"{min(99, 100 * done // steps)} %, " if steps else ""
-            _say(
-                log,
-                f"[{flavour}] building: {share}{done} steps, {_minutes(now - start)} of about "
-                f"{_minutes(expected)}",
-            )
+        share = f"{min(99, 100 * done // steps)} %, " if steps else ""
+        passed, whole = (progress.minutes(s) for s in (time.monotonic() - start, expected))
+        text = f"[{name}] building: {share}{done} steps, {passed} of about {whole}"
+        progress.say(log, text, every_s=20)
     return done
-
-
-def _say(log: TextIO, text: str, end: bool = False) -> None:
-    if log.isatty():
-        log.write(f"\r\x1b[K{text}" + ("\n" if end else ""))
-    else:
-        log.write(text + "\n")
-    log.flush()
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def kernels(flavours: Iterable[str], log: TextIO = sys.stderr) -> list[KernelImage]:

@@ -16,6 +16,7 @@ from lab import (
     build,
     cache,
     compare,
+    deb,
     guest,
     kconfig,
     manifest,
@@ -78,7 +79,7 @@ def run_study(args: argparse.Namespace) -> int:
 
 
 def bench(args: argparse.Namespace) -> int:
-    """make bench: every scenario that is compared; results go to the ledger."""
+    """lab bench: every scenario that is compared; results go to the ledger."""
     names = args.scenarios or scenario.list_scenarios()
     args.again, args.contender, args.external = [], [], []
     good = [compare.compare(scenario.load(name), args) for name in names]
@@ -104,7 +105,7 @@ def run_status(_args: argparse.Namespace) -> int:
 
 
 def kernels(args: argparse.Namespace) -> int:
-    """make kernels: build, then one NAME=PATH line each."""
+    """lab kernels: build, then one NAME=PATH line each."""
     images = build.kernels(args.flavour or list(kconfig.FLAVOURS))
     for image in images:
         print(f"{image.flavour}={image.image}")
@@ -153,6 +154,21 @@ def refresh(args: argparse.Namespace) -> int:
     return 0
 
 
+def make_deb(args: argparse.Namespace) -> int:
+    """make deb: a package, and how it is installed."""
+    made = deb.make.deb(deb.make.plan(args.flavour, args.base, args.modules))
+    print(f"{made}\ninstall it with: apt install {made}")
+    return 0
+
+
+def make_repo(args: argparse.Namespace) -> int:
+    """make repo: every package in the cache, as a directory for apt."""
+    out = Path(args.out).resolve() if args.out else cache.root() / "repo"
+    deb.repo.write(out, deb.make.every(), args.key)
+    print(deb.repo.advice(out, args.key))
+    return 0
+
+
 def series(args: argparse.Namespace) -> int:
     """make series: export mails."""
     version = args.base or source.newest()
@@ -197,7 +213,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--topology", default="two-tier")
     command = add("rooms", list_rooms, "the rooms of linux/series, what they are, their state")
     command.add_argument("--write", action="store_true", help="into README.md, instead")
+    command = add("repo", make_repo, "a directory for apt with every package in the cache")
+    command.add_argument("--out", metavar="DIRECTORY", help="default: repo in the cache")
+    command.add_argument("--key", help="sign with this secret key of gpg")
     for name, function, text in (
+        ("deb", make_deb, "a kernel package"),
         ("tree", make_tree, "check out the kernel tree for editing"),
         ("refresh", refresh, "write the edited kernel tree back into linux/"),
         ("series", series, "export the patch series"),
@@ -206,6 +226,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--base", metavar="VERSION", help="default: the newest offered")
         if name == "series":
             command.add_argument("--out", metavar="DIRECTORY")
+        if name == "deb":
+            command.add_argument("--flavour", default="amd64")
+            command.add_argument("--modules", default=deb.make.FROM_DEBIAN)
     return parser
 
 

@@ -178,7 +178,7 @@ def run(
     is an empty disk, /dev/vda.
     """
     if not kernel.exists():
-        raise LabError(f"kernel image {kernel} does not exist", "run `make kernels`")
+        raise LabError(f"kernel image {kernel} does not exist", "run `lab kernels`")
     out_dir = out_dir.resolve()
     out_dir.mkdir(parents=True, exist_ok=True)
     code_file = out_dir / "exit_code"

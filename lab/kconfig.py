@@ -62,19 +62,27 @@ def options(text: str) -> dict[str, str]:
 
 def configure(src: Path, obj: Path, flavour: str, chosen: Sequence[Room] | None = None) -> None:
     """Write obj/.config; kbuild then recompiles only what a changed option touches."""
-    obj.mkdir(parents=True, exist_ok=True)
     texts = fragments(flavour, chosen)
+    merge(src, obj, texts)
+    _check(obj / ".config", flavour, texts)
+
+
+def merge(src: Path, obj: Path, texts: Mapping[str, str], start: str = "") -> None:
+    """Write obj/.config: tinyconfig, or ``start``, and fragments on top of it."""
+    obj.mkdir(parents=True, exist_ok=True)
     files = [obj / f"{name}.config" for name in texts]
     for path, text in zip(files, texts.values(), strict=True):
         path.write_text(text, encoding="utf-8")
     config = obj / ".config"
     make: list[str | Path] = ["make", "-s", "-C", src, f"O={obj}"]
     todo = "run it by hand to see more, or delete that directory"
-    run.output([*make, "tinyconfig"], todo=todo)
-    merge: list[str | Path] = [src / "scripts/kconfig/merge_config.sh", "-m", "-O", obj, config]
-    run.output(["sh", *merge, *files], cwd=src, todo=todo)
+    if start:
+        config.write_text(start, encoding="utf-8")
+    else:
+        run.output([*make, "tinyconfig"], todo=todo)
+    script: list[str | Path] = [src / "scripts/kconfig/merge_config.sh", "-m", "-O", obj, config]
+    run.output(["sh", *script, *files], cwd=src, todo=todo)
     run.output([*make, "olddefconfig"], todo=todo)
-    _check(config, flavour, texts)
 
 
 def _check(config: Path, flavour: str, texts: Mapping[str, str]) -> None:

@@ -348,7 +348,7 @@ def names() -> list[str]:
 
 
 def list_scenarios() -> list[str]:
-    """The scenarios that `make bench` runs."""
+    """The scenarios that `lab bench` runs."""
     return [name for name in names() if load(name).bench]
 
 
@@ -770,7 +770,7 @@ def run_scenario(
 ) -> dict[str, Any]:
     """Run all contenders of a scenario (or those named) and compare them.
 
-    Without ``bench`` those are left out that are there for ``make bench`` only.  With an
+    Without ``bench`` those are left out that are there for ``lab bench`` only.  With an
     ``earlier`` result, what is not named is taken from that.
 
     The result's "failures" lists the checks that did not hold; a comparison

@@ -43,28 +43,35 @@ def newest() -> str:
     return offered()[0]
 
 
-def package(version: str) -> Path:
-    """The .deb of a version, downloaded when it is not in the cache yet."""
+def fetch(name: str, version: str) -> Path:
+    """A .deb of the archive, downloaded when it is not in the cache yet."""
     directory = cache.sub("debs")
-    path = directory / f"{PACKAGE}_{version}_all.deb"
-    if path.exists():
-        return path
-    cache.need_space(1, f"downloading {PACKAGE} {version}")
-    work = directory / f".{version}"
+    found = sorted(directory.glob(f"{name}_{version}_*.deb"))
+    if found:
+        return found[0]
+    cache.need_space(1, f"downloading {name} {version}")
+    work = directory / f".{name}_{version}"
     work.mkdir(exist_ok=True)
     # apt's helper drops its rights for a download; a private directory below
     # a root-only home would only make it print a notice.
     run.output(
-        ["apt-get", "-o", "APT::Sandbox::User=root", "download", f"{PACKAGE}={version}"],
+        ["apt-get", "-o", "APT::Sandbox::User=root", "download", f"{name}={version}"],
         cwd=work,
         todo=UPDATE,
     )
-    found = list(work.glob("*.deb"))
-    if len(found) != 1:
-        raise LabError(f"apt-get download of {PACKAGE} {version} left no package", UPDATE)
-    found[0].rename(path)
+    left = list(work.glob("*.deb"))
+    if len(left) != 1:
+        raise LabError(f"apt-get download of {name} {version} left no package", UPDATE)
+    # apt writes the colon of an epoch as %3a
+    path = directory / f"{name}_{version}_{left[0].stem.rpartition('_')[2]}.deb"
+    left[0].rename(path)
     work.rmdir()
     return path
+
+
+def package(version: str) -> Path:
+    """The .deb with the source of a version."""
+    return fetch(PACKAGE, version)
 
 
 def unpack(version: str, directory: Path, members: Iterable[str] = ()) -> None:

@@ -314,6 +314,7 @@ static void restore(const char *before, const char *ksm, const char *ksm_sleep)
 	rmdir(CGROUPS "/a");
 	rmdir(CGROUPS "/b");
 	rmdir(CGROUPS "/swap");
+	rmdir(CGROUPS "/other");
 	write_file(CGROUPS "/cgroup.subtree_control", "-memory");
 	umount(CGROUPS);
 	rmdir(CGROUPS);
@@ -352,6 +353,53 @@ FIXTURE_TEARDOWN(zap)
 	restore(self->before, self->ksm, self->ksm_sleep);
 }
 
+static void run_on(int cpu, int fifo_priority)
+{
+	struct sched_param param = { .sched_priority = fifo_priority };
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set) ||
+	    (fifo_priority && sched_setscheduler(0, SCHED_FIFO, &param)))
+		_exit(5);
+}
+
+static char *fill(size_t len)
+{
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		_exit(6);
+	madvise(p, len, MADV_NOHUGEPAGE);
+	for (size_t at = 0; at < len; at += PAGE)
+		p[at] = 1;
+	return p;
+}
+
+/*
+ * A CPU keeps the group that it charged last, until it charges another one.  If that stock is empty
+ * the kernel does not drain it when the group goes.
+ */
+static void charge_another_group(void)
+{
+	int cpu;
+
+	mkdir(CGROUPS "/other", 0700);
+	for (cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			if (!write_file(CGROUPS "/other/cgroup.procs", "0")) {
+				run_on(cpu, 0);
+				fill(256 * PAGE);
+			}
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	}
+}
+
 /* Groups that have been removed are freed as soon as nothing refers to them. */
 static bool groups_go(long before)
 {
@@ -365,6 +413,7 @@ static bool groups_go(long before)
 		if (now <= before)
 			return true;
 		write_file("/proc/sys/vm/drop_caches", "3");
+		charge_another_group();
 		usleep(100000);
 	}
 	ksft_print_msg("%ld removed groups are left, %ld before\n", now, before);
@@ -630,32 +679,8 @@ TEST_F_TIMEOUT(zap, offline, 120)
 	all_is_back(_metadata, self->node, self->dying);
 }
 
-static void run_on(int cpu, int fifo_priority)
-{
-	struct sched_param param = { .sched_priority = fifo_priority };
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set) ||
-	    (fifo_priority && sched_setscheduler(0, SCHED_FIFO, &param)))
-		_exit(5);
-}
-
 #define REAPED_KB	(36 << 10)
 #define RT_RUNTIME	"/proc/sys/kernel/sched_rt_runtime_us"
-
-static char *fill(size_t len)
-{
-	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		_exit(6);
-	madvise(p, len, MADV_NOHUGEPAGE);
-	for (size_t at = 0; at < len; at += PAGE)
-		p[at] = 1;
-	return p;
-}
 
 /*
  * The OOM reaper unmaps what a victim has that gets no CPU to exit; then the victim gets one, and

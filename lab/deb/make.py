@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: GPL-2.0
+"""make deb: a package by content; a second call with the same content builds nothing.
+
+An interrupted build goes on where it was: kbuild keeps its objects, and a package appears in
+the cache as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from lab import build, cache, kconfig, manifest, progress, rooms, run, tree
+from lab.deb import debian, gate, modules, package
+from lab.deb.debian import Debian
+from lab.deb.package import Identity
+from lab.errors import LabError
+
+PACKAGING = cache.PROJECT / "packaging"
+ABI = 1  # of the packages' names: another one is installed beside it
+LAB = "lab"  # a flavour for tests: the lab's configuration, all modules built
+FROM_DEBIAN, BUILT = "debian", "build"  # MODULES=
+# Free GiB needed; seconds and output lines of a build on two cores, until measured here
+NEEDS_GIB = {(LAB, BUILT): 6, ("cloud", FROM_DEBIAN): 14, ("amd64", FROM_DEBIAN): 16}
+MOST_GIB = 40
+GUESS = {(LAB, BUILT): (690, 3400), ("cloud", FROM_DEBIAN): (1080, 3300)}
+LONGEST = (1200, 3500)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be made."""
+
+    flavour: str  # ours
+    modules: str
+    debian: Debian
+
+    @property
+    def suffix(self) -> str:
+        """Of the release: LOCALVERSION."""
+        kind = "lab-amd64" if self.flavour == LAB else self.debian.flavour
+        return f"-tiershift{ABI}-{kind}"
+
+    @property
+    def release(self) -> str:
+        return self.debian.upstream + self.suffix
+
+    def fragments(self) -> dict[str, str]:
+        """On top of start()."""
+        if self.flavour == LAB:
+            lab = (PACKAGING / "lab.config").read_text("utf-8")
+            return {**kconfig.fragments("tiershift"), "package": lab}
+        wanted = manifest.options(["kconfig"])
+        return {
+            kconfig.ROOMS: "".join(f"{name}={value}\n" for name, value in wanted.items()),
+            "package": (PACKAGING / "tiershift.config").read_text("utf-8"),
+        }
+
+    def start(self) -> str:
+        """Debian's configuration; the lab's begins with nothing."""
+        return "" if self.flavour == LAB else self.debian.config()
+
+    def key(self) -> str:
+        """The content key; nothing is built."""
+        recipe = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+        parts = [
+            *(self.flavour, self.modules, self.suffix, self.debian.version, self.start()),
+            *self.fragments().values(),
+            package.EXAMPLE.read_bytes(),
+            *(recipe if self.flavour != LAB else ()),
+        ]
+        return cache.key([*build.inputs(tree.compose(self.debian.version)), *parts])
+
+
+def plan(flavour: str, version: str | None = None, kind: str = FROM_DEBIAN) -> Plan:
+    """Check what is asked for."""
+    if kind not in (FROM_DEBIAN, BUILT):
+        raise LabError(f"MODULES={kind}", f"say MODULES={FROM_DEBIAN} or MODULES={BUILT}")
+    if flavour == LAB:
+        return Plan(LAB, BUILT, debian.find("cloud", version))
+    return Plan(flavour, kind, debian.find(flavour, version))
+
+
+def finished(wanted: Plan) -> Path | None:
+    """The package, if it is in the cache."""
+    facts = _directory(wanted) / "package.json"
+    if not facts.exists():
+        return None
+    return facts.parent / str(json.loads(facts.read_text("utf-8"))["file"])
+
+
+def every() -> list[Path]:
+    """All packages in the cache for operators, of every content."""
+    found = sorted(cache.sub("packages").glob("*/linux-image-*.deb"))
+    found = [path for path in found if not path.parent.name.startswith(f"{LAB}-")]
+    if not found:
+        raise LabError("there is no package yet", "run `make deb` first")
+    return found
+
+
+def _directory(wanted: Plan) -> Path:
+    return cache.sub("packages") / f"{wanted.flavour}-{wanted.modules}-{wanted.key()}"
+
+
+def deb(wanted: Plan, log: TextIO = sys.stderr) -> Path:
+    """The package, built now if the cache does not hold it."""
+    found = finished(wanted)
+    if not found:
+        with cache.lock("build"):
+            found = finished(wanted) or _make(wanted, log)
+    return found
+
+
+def _make(wanted: Plan, log: TextIO) -> Path:
+    kind = (wanted.flavour, wanted.modules)
+    cache.need_space(NEEDS_GIB.get(kind, MOST_GIB), f"building the package {wanted.flavour}")
+    theirs = cache.sub("packages") / f"debian-{wanted.debian.flavour}"
+    progress.say(log, f"unpacking Debian's {wanted.debian.release}", end=True)
+    wanted.debian.unpack(theirs)
+    commit = tree.compose(wanted.debian.version)
+    src = cache.sub("src") / "package"
+    tree.work_tree(src, commit)
+    obj = cache.sub("obj") / f"deb-{wanted.flavour}-{wanted.modules}"
+    _configure(wanted, src, obj)
+    identity = Identity(wanted.release, _version(wanted), wanted.debian.version)
+    targets = ["bzImage", *(["modules"] if wanted.modules == BUILT else [])]
+    stamp = f"tiershift {identity.version}"
+    build.make(
+        f"{wanted.flavour} package",
+        src,
+        obj,
+        log,
+        release=wanted.suffix,
+        targets=targets,
+        guess=GUESS.get(kind, LONGEST),
+        env={"KBUILD_BUILD_VERSION_TIMESTAMP": stamp},
+    )
+    release = (obj / "include/config/kernel.release").read_text("utf-8").strip()
+    if release != wanted.release:
+        raise LabError(f"the kernel calls itself {release}, not {wanted.release}")
+    partial = _directory(wanted).with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    root = partial / "root"
+    files = {"vmlinuz": "arch/x86/boot/bzImage", "System.map": "System.map", "config": ".config"}
+    boot = {name: obj / path for name, path in files.items()}
+    package.lay_out(root, theirs, wanted.debian.release, identity, boot)
+    if wanted.modules == BUILT:
+        _install_modules(src, obj, root)
+    else:
+        _take_modules(wanted, src, obj, root, theirs, commit, log)
+    with_series = tree.export_series(wanted.debian.version, partial / "series")
+    package.add_series(root, identity, with_series)
+    package.build(root, theirs, identity, partial / identity.file)
+    for path in (root, partial / "series", theirs):
+        shutil.rmtree(path)
+    facts = {"file": identity.file, "release": identity.release, "version": identity.version}
+    (partial / "package.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    shutil.rmtree(_directory(wanted), ignore_errors=True)
+    partial.rename(_directory(wanted))
+    return _directory(wanted) / identity.file
+
+
+def _version(wanted: Plan) -> str:
+    """Debian's, and the minute of the project's latest commit, so that newer ones are higher."""
+    stamp = "0"
+    if (cache.PROJECT / ".git").exists():
+        asked: list[str | Path] = ["git", "-C", cache.PROJECT, "log", "-1", "--format=%cd"]
+        stamp = run.output([*asked, "--date=format:%Y%m%d.%H%M"]).strip()
+    return f"{wanted.debian.version}+tiershift.{stamp}"
+
+
+def _configure(wanted: Plan, src: Path, obj: Path) -> None:
+    start, texts = wanted.start(), wanted.fragments()
+    kconfig.merge(src, obj, texts, start)
+    result = (obj / ".config").read_text("utf-8")
+    gate.check_config(result, start, texts.values())
+
+
+def _install_modules(src: Path, obj: Path, root: Path) -> None:
+    """Those that were built here."""
+    argv: list[str | Path] = ["make", "-s", "-C", src, f"O={obj}", "DEPMOD=true"]
+    run.output([*argv, f"INSTALL_MOD_PATH={root}", "INSTALL_MOD_STRIP=1", "modules_install"])
+    for link in root.glob("lib/modules/*/build"):
+        link.unlink()
+
+
+def _take_modules(
+    wanted: Plan, src: Path, obj: Path, root: Path, theirs: Path, commit: str, log: TextIO
+) -> None:
+    """Debian's, but for those that rooms patch, if they load into this vmlinux."""
+    chosen = rooms.series()
+    from_debian = theirs / "lib/modules" / wanted.debian.release
+    target = root / "lib/modules" / wanted.release
+    ours = _modules_of_ours(from_debian)
+    if ours:
+        _build_modules(wanted, src, obj, ours, log)
+    gate.check_files(obj, chosen, {name: _files_of(obj, path) for name, path in ours.items()})
+    gate.check_btf(obj / "vmlinux")
+    symvers = (obj / "vmlinux.symvers").read_text("utf-8")
+    compared = gate.check_symbols(symvers, wanted.debian.symvers(), commit, chosen)
+    progress.say(log, f"{compared} symbols have the checksums of Debian's modules", end=True)
+    shutil.copytree(from_debian / "kernel", target / "kernel")
+    shutil.copyfile(from_debian / "modules.order", target / "modules.order")
+    for name in package.MODULE_LISTS:
+        shutil.copyfile(obj / name, target / name)
+    modules.strip_all(target / "kernel", log)
+    for path in ours.values():
+        built = (obj / path).read_bytes()
+        (target / "kernel" / f"{path}.xz").write_bytes(modules.pack(built))
+
+
+def _modules_of_ours(from_debian: Path) -> dict[str, str]:
+    """Modules that rooms patch: their paths in the kernel tree (arch/x86/kvm/kvm.ko) by name."""
+    found: dict[str, str] = {}
+    for room, known in manifest.load().items():
+        for name in known.modules:
+            paths = [*(from_debian / "kernel").rglob(f"{name}.ko.xz")]
+            if len(paths) != 1:
+                raise LabError(
+                    f"linux/{room}/{manifest.NAME}: modules: Debian has no module {name!r}",
+                    "correct the name: it is that of the file, without .ko.xz",
+                )
+            found[name] = str(paths[0].relative_to(from_debian / "kernel").with_suffix(""))
+    return found
+
+
+def _build_modules(
+    wanted: Plan, src: Path, obj: Path, ours: Mapping[str, str], log: TextIO
+) -> None:
+    """Modules alone; what they need of others is in Debian's list of symbols."""
+    (obj / "Module.symvers").write_text(wanted.debian.symvers(), encoding="utf-8")
+    name = f"{wanted.flavour} modules"
+    build.make(name, src, obj, log, release=wanted.suffix, targets=[*ours.values()])
+
+
+def _files_of(obj: Path, module: str) -> list[str]:
+    """The C files of a module that has been built."""
+    objects = (obj / module).with_suffix(".mod").read_text("utf-8").split()
+    return [re.sub(r"o$", "c", name) for name in objects]

@@ -1,0 +1,84 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Run by systemd in the machine that lab/deb/trial.py boots; prints KTAP to the second serial
+# line and switches the machine off.  check.env, beside it, says what to look for.
+
+here=$(dirname "$0")
+# shellcheck source=/dev/null
+. "$here/check.env"
+exec >/dev/ttyS1 2>&1
+number=0
+
+# check NAME COMMAND...: one result
+check() {
+	name=$1
+	shift
+	number=$((number + 1))
+	if said=$("$@" 2>&1); then
+		echo "ok $number $name"
+	else
+		printf '%s\n' "$said" | tail -n 5 | sed 's/^/# /'
+		echo "not ok $number $name"
+	fi
+}
+
+release() { uname -r && [ "$(uname -r)" = "$RELEASE" ]; }
+units() { systemctl --failed --no-legend && [ -z "$(systemctl --failed --no-legend)" ]; }
+
+tiers() {
+	set -- /sys/devices/virtual/memory_tiering/memory_tier*
+	echo "$*" && [ $# -eq "$TIERS" ] && [ -e "$1" ]
+}
+
+# switches KIND: all of SWITCHES, FILE=OFF=ON, are as said
+switches() {
+	for switch in $SWITCHES; do
+		file=${switch%%=*} values=${switch#*=}
+		case $1 in off) want=${values%=*} ;; *) want=${values#*=} ;; esac
+		[ "$(cat "$file")" = "$want" ] || { echo "$file: $(cat "$file")" && return 1; }
+	done
+}
+
+switch_on() {
+	systemd-tmpfiles --create "/usr/share/doc/linux-image-$RELEASE/examples/tiershift.conf" &&
+		switches on
+}
+
+switch_off() {
+	for switch in $SWITCHES; do
+		values=${switch#*=}
+		echo "${values%=*}" >"${switch%%=*}" || return 1
+	done
+	switches off
+}
+
+threads() {
+	for thread in $THREADS; do
+		grep -qx "$thread" /proc/[0-9]*/comm || { echo "no $thread" && return 1; }
+	done
+}
+
+# shellcheck disable=SC2086 # a list
+load() { modprobe -a $MODULES; }
+stays() { ! linux-check-removal "$RELEASE" </dev/null; }
+
+echo "KTAP version 1"
+echo "1..$((9 + (STRESS_S > 0)))"
+check release release
+check units units
+check tiers tiers
+check off-after-boot switches off
+check modules load
+check switch-on switch_on
+check threads threads
+if [ "$STRESS_S" -gt 0 ]; then
+	check stress stress-ng --quiet --vm 2 --vm-bytes 60% --fork 1 --mmap 1 --timeout "$STRESS_S" --oom-avoid
+fi
+check switch-off switch_off
+# The package of the running kernel is not removed without a question.
+export DEBIAN_FRONTEND=noninteractive
+check running-kernel-stays stays
+echo "tainted $(cat /proc/sys/kernel/tainted)"
+dmesg
+systemctl poweroff --no-block

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The packages that operators install, on Debian 12 and 13: from install to purge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from packages import try_package
+
+from lab import topology
+from lab.deb import make, trial
+
+MODULES = ("kvm", "kvm_amd", "kmem", "xfs", "nfs", "dm_mod")
+STRESS_S = 60
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+@pytest.mark.parametrize("flavour", ["cloud", "amd64"])
+def test_package(flavour: str, suite: str, tmp_path: Path) -> None:
+    wanted = make.plan(flavour)
+    tried = try_package(
+        make.deb(wanted),
+        wanted.release,
+        suite,
+        topology.load("two-tier", fast_mb=1024, slow_mb=1024),
+        tmp_path,
+        modules=MODULES,
+        stress_s=STRESS_S,
+    )
+    # Debian's modules are not signed by a key that our vmlinux has.
+    assert tried.tainted == trial.UNSIGNED
+
+
+def test_lab_package_is_built() -> None:
+    """So that tests/boot/test_package.py has it."""
+    assert make.deb(make.plan(make.LAB)).exists()

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Packages without building one: names, the gate, control files, repositories, bad input."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab import manifest, rooms, run, source, tree
+from lab.deb import debian, gate, make, modules, package, repo, trial
+from lab.deb.debian import Debian
+from lab.deb.package import Identity
+from lab.errors import LabError
+from lab.rooms import Room
+
+VERSION = "6.12.117-1~deb12u1"
+RELEASE = "6.12.117+deb12-cloud-amd64"
+DEBIAN = Debian(VERSION, "cloud-amd64", RELEASE)
+IDENTITY = Identity("6.12.117-tiershift1-cloud-amd64", f"{VERSION}+tiershift.1", VERSION)
+
+# --- Debian's packages --------------------------------------------------------------------
+
+NAMES = """linux-image-6.12.115+deb12-amd64-unsigned
+linux-image-6.12.117+deb12-amd64-dbg
+linux-image-6.12.117+deb12-amd64-unsigned
+linux-image-6.12.117+deb12-cloud-amd64-unsigned
+linux-image-6.12.117+deb12-rt-amd64-unsigned
+linux-image-6.12-amd64-signed-template
+"""
+
+
+def test_releases_of_a_flavour() -> None:
+    assert debian.releases(NAMES, "cloud-amd64") == [RELEASE]
+    assert debian.releases(NAMES, "amd64") == ["6.12.115+deb12-amd64", "6.12.117+deb12-amd64"]
+
+
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def output(argv: list[str], **_: object) -> str:
+        if argv[1] == "pkgnames":
+            return NAMES
+        assert argv[1] == "madison"
+        number = "6.12.115-2~deb12u1" if "6.12.115" in argv[2] else VERSION
+        return f" {argv[2]} | {number} | http://x y/main amd64 Packages\n"
+
+    monkeypatch.setattr(run, "output", output)
+    monkeypatch.setattr(source, "offered", lambda: ["6.12.120-1", VERSION, "6.12.115-2~deb12u1"])
+
+
+def test_version_that_is_found(archive: None) -> None:
+    assert debian.find("cloud", VERSION) == DEBIAN
+    assert debian.find("amd64", "6.12.115-2~deb12u1").release == "6.12.115+deb12-amd64"
+
+
+@pytest.mark.parametrize(
+    ("flavour", "version", "said"),
+    [
+        ("rt", VERSION, "no package flavour 'rt'"),
+        ("cloud", "6.1.0-1", f"offers no {source.PACKAGE} 6.1.0-1"),
+        ("cloud", None, "but no image of flavour cloud-amd64"),
+    ],
+)
+def test_version_that_is_not(archive: None, flavour: str, version: str | None, said: str) -> None:
+    with pytest.raises(LabError, match=said) as caught:
+        debian.find(flavour, version)
+    assert caught.value.todo
+
+
+def test_kind_of_modules_that_is_none() -> None:
+    with pytest.raises(LabError, match="MODULES=none"):
+        make.plan("cloud", None, "none")
+
+
+# --- the gate -----------------------------------------------------------------------------
+
+THEIRS = """0x1\tkmalloc\tvmlinux\tEXPORT_SYMBOL\t
+0x2\tmigrate_pages\tvmlinux\tEXPORT_SYMBOL_GPL\t
+0x3\tkvm_init\tarch/x86/kvm/kvm\tEXPORT_SYMBOL_GPL\t
+"""
+
+
+def test_symbols_that_differ() -> None:
+    assert gate.differing(THEIRS, THEIRS) == {}
+    # Symbols of modules, and those that only we have, are not vmlinux's for Debian.
+    ours = THEIRS.replace("0x3", "0x4") + "0x5\tnew\tvmlinux\tEXPORT_SYMBOL\t\n"
+    assert gate.differing(ours, THEIRS) == {}
+    assert gate.differing(THEIRS.replace("0x2", "0x7"), THEIRS) == {
+        "migrate_pages": "0x7, Debian's modules need 0x2"
+    }
+    assert gate.differing(THEIRS.partition("\n")[0], THEIRS) == {"migrate_pages": "missing"}
+
+
+STRUCT = """--- a/include/linux/mm_types.h
++++ b/include/linux/mm_types.h
+@@ -10,6 +10,7 @@ struct folio {
+ \tint a;
++\tint b;
+ };
+@@ -30,4 +31,5 @@ static inline int f(void)
++\treturn 0;
+ }
+ enum zone_x {
+ \tA,
++\tB,
+ };
++struct later;
+@@ -50,2 +52,3 @@ struct before {
++#define NEW 1
+"""
+
+
+def test_types_that_a_patch_changes() -> None:
+    assert gate.changed_types(STRUCT) == ["struct folio", "enum zone_x"]
+    assert gate.changed_types(STRUCT.replace("b/include/linux", "b/mm")) == []
+
+
+def room(tmp_path: Path, patch: str) -> Room:
+    (tmp_path / "hooks").mkdir(parents=True)
+    (tmp_path / "hooks/0001-x.patch").write_text(patch)
+    return Room("x", tmp_path)
+
+
+def test_hook_that_is_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = STRUCT + "--- a/mm/migrate.c\n+++ b/mm/migrate.c\n@@ -1 +1 @@\n-int a;\n+int b;\n"
+    one = room(tmp_path, exporter)
+    monkeypatch.setattr(gate, "_exporters", lambda symbol, _commit: [f"mm/{symbol[:7]}.c"])
+    assert gate.check_symbols(THEIRS, THEIRS, "HEAD", [one]) == 2
+    with pytest.raises(LabError, match=r"migrate_pages: 0x7.*; see linux/x/hooks/0001-x.patch\n"):
+        gate.check_symbols(THEIRS.replace("0x2", "0x7"), THEIRS, "HEAD", [one])
+    with pytest.raises(LabError, match=r"kmalloc: 0x8.*0001-x.patch \(struct folio\)") as caught:
+        gate.check_symbols(THEIRS.replace("0x1", "0x8"), THEIRS, "HEAD", [one])
+    assert "MODULES=build" in caught.value.todo
+
+
+def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "_exporters", lambda *_: [])
+    many = "".join(f"0x1\ts{n}\tvmlinux\tEXPORT_SYMBOL\t\n" for n in range(50))
+    with pytest.raises(LabError, match="50 symbols") as caught:
+        gate.check_symbols("", many, "HEAD", [])
+    assert "and 38 more" in caught.value.what and len(caught.value.what.splitlines()) == 14
+
+
+def test_exporter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def git(*argv: str) -> str:
+        asked.extend(argv)
+        return "HEAD:mm/migrate.c\nHEAD:mm/other.c"
+
+    monkeypatch.setattr(tree, "git", git)
+    assert gate._exporters("migrate_pages", "HEAD") == ["mm/migrate.c", "mm/other.c"]
+    assert "migrate_pages[,)]" in asked[3]
+
+
+def test_option_that_is_lost() -> None:
+    theirs = "CONFIG_A=y\nCONFIG_B=m\n# CONFIG_C is not set\nCONFIG_PAHOLE_VERSION=124\n"
+    ours = ["CONFIG_C=y\n"]
+    good = theirs.replace("# CONFIG_C is not set", "CONFIG_C=y").replace("124", "125")
+    gate.check_config(good, theirs, ours)
+    for bad in ("CONFIG_A=y", "CONFIG_B=m", "CONFIG_C=y"):
+        with pytest.raises(LabError, match=bad):
+            gate.check_config(good.replace(bad, ""), theirs, ours)
+
+
+def test_file_that_is_in_a_module(tmp_path: Path) -> None:
+    patch = "".join(f"--- a/{n}\n+++ b/{n}\n" for n in ("mm/a.c", "arch/x86/kvm/b.c", "mm/c.h"))
+    one = room(tmp_path / "x", patch)
+    (tmp_path / "obj/mm").mkdir(parents=True)
+    (tmp_path / "obj/mm/a.o").touch()
+    with pytest.raises(LabError, match=r"patches arch/x86/kvm/b\.c, which is not in"):
+        gate.check_files(tmp_path / "obj", [one], {})
+    gate.check_files(tmp_path / "obj", [one], {"kvm": ["arch/x86/kvm/b.c"]})
+
+
+def compiled(path: Path, text: str, *options: str) -> Path:
+    source_file = path.with_suffix(".c")
+    source_file.write_text(text)
+    subprocess.run(["gcc", "-c", *options, source_file, "-o", path], check=True)
+    return path
+
+
+BTF = '__attribute__((section(".BTF"))) const char types[] = "t"; int f(void) { return 1; }\n'
+
+
+def test_vmlinux_without_btf(tmp_path: Path) -> None:
+    gate.check_btf(compiled(tmp_path / "good.o", BTF))
+    with pytest.raises(LabError, match="no BTF"):
+        gate.check_btf(compiled(tmp_path / "bad.o", "int f(void) { return 1; }\n"))
+
+
+# --- modules ------------------------------------------------------------------------------
+
+
+def test_modules_lose_btf_and_nothing_else(tmp_path: Path) -> None:
+    plain = compiled(tmp_path / "m.o", BTF).read_bytes()
+    packed = tmp_path / "kernel/m.ko.xz"
+    packed.parent.mkdir()
+    packed.write_bytes(modules.pack(plain + b"a signature"))
+    with open(tmp_path / "log", "w", encoding="utf-8") as log:
+        assert modules.strip_all(packed.parent, log) == 1
+    (tmp_path / "new.o").write_bytes(lzma.decompress(packed.read_bytes()))
+    with pytest.raises(LabError, match="no BTF"):
+        gate.check_btf(tmp_path / "new.o")
+    text = run.output(["objdump", "-d", tmp_path / "new.o"])
+    assert "<f>:" in text and b"a signature" not in (tmp_path / "new.o").read_bytes()
+
+
+def test_no_modules_at_all(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no modules"):
+        modules.strip_all(tmp_path)
+
+
+# --- the package --------------------------------------------------------------------------
+
+CONTROL = f"""Package: linux-image-{RELEASE}-unsigned
+Version: {VERSION}
+Architecture: amd64
+Pre-Depends: linux-base (>= 4.12~)
+Depends: kmod, initramfs-tools | linux-initramfs-tool
+Conflicts: linux-image-{RELEASE}
+Replaces: linux-image-{RELEASE}
+Description: Linux for clouds
+ More of it.
+"""
+
+
+def test_control_file() -> None:
+    found = package.fields(package.control(CONTROL, IDENTITY, 77))
+    assert found["Package"] == "linux-image-6.12.117-tiershift1-cloud-amd64"
+    assert found["Depends"] == "kmod, initramfs-tools | linux-initramfs-tool"
+    assert found["Installed-Size"] == "77"
+    # It is installed beside Debian's.
+    assert not {"Conflicts", "Replaces", "Provides"} & set(found)
+    assert RELEASE not in package.control(CONTROL, IDENTITY, 77)
+
+
+def test_maintainer_scripts_that_have_changed() -> None:
+    good = f"#!/bin/sh -e\nversion={RELEASE}\nimage_path=/boot/vmlinuz-$version\n"
+    ours = package.script(good, RELEASE, IDENTITY)
+    assert ours == good.replace(RELEASE, IDENTITY.release)
+    with pytest.raises(LabError, match="does not say"):
+        package.script(good.replace("version=", "release="), RELEASE, IDENTITY)
+
+
+@pytest.fixture
+def debs(tmp_path: Path) -> Callable[[str], Path]:
+    """Makes a package of a version."""
+
+    def made(version: str) -> Path:
+        theirs, root = tmp_path / "theirs", tmp_path / "root"
+        for name in ("DEBIAN", "usr/share/doc/x"):
+            (theirs / name).mkdir(parents=True, exist_ok=True)
+        (theirs / "usr/share/doc/x/copyright").write_text("GPL-2.0\n")
+        (theirs / "DEBIAN/control").write_text(CONTROL)
+        for name in package.SCRIPTS:
+            (theirs / "DEBIAN" / name).write_text(f"#!/bin/sh -e\nversion={RELEASE}\n")
+        (tmp_path / "bzImage").write_bytes(b"kernel")
+        identity = Identity(IDENTITY.release, version, VERSION)
+        package.lay_out(root, theirs, RELEASE, identity, {"vmlinuz": tmp_path / "bzImage"})
+        mail = tmp_path / "1-room/0001-x.patch"
+        mail.parent.mkdir(exist_ok=True)
+        mail.write_text("diff\n")
+        package.add_series(root, identity, [mail])
+        out = tmp_path / identity.file
+        package.build(root, theirs, identity, out)
+        return out
+
+    return made
+
+
+def test_package_is_complete_and_repeatable(debs: Callable[[str], Path]) -> None:
+    first = debs("1")
+    kept = first.read_bytes()
+    listed = run.output(["dpkg-deb", "--contents", first])
+    for name in (
+        f"root/root         6 2026-01-01 00:00 ./boot/vmlinuz-{IDENTITY.release}",
+        f"./usr/share/doc/{IDENTITY.name}/series/1-room/0001-x.patch.gz",
+        f"./usr/share/doc/{IDENTITY.name}/examples/tiershift.conf",
+        f"./usr/share/doc/{IDENTITY.name}/copyright",
+    ):
+        assert name in listed, listed
+    script = run.output(["dpkg-deb", "--info", first, "postinst"])
+    assert script == f"#!/bin/sh -e\nversion={IDENTITY.release}\n"
+    assert debs("1").read_bytes() == kept
+
+
+def test_example_switches_all_rooms_on() -> None:
+    text = package.EXAMPLE.read_text("utf-8")
+    for room_ in rooms.series():
+        for switch in manifest.read(room_).switches:
+            if switch.toggle:
+                assert f"w {switch.file} - - - - {switch.on}\n" in text
+
+
+# --- repositories -------------------------------------------------------------------------
+
+
+def test_apt_can_use_the_directory(debs: Callable[[str], Path], tmp_path: Path) -> None:
+    out = tmp_path / "repo"
+    repo.write(out, [debs("1")])
+    repo.write(out, [debs("2")])
+    lists = tmp_path / "apt"
+    (lists / "partial").mkdir(parents=True)
+    (tmp_path / "status").touch()
+    (tmp_path / "list").write_text(f"deb [trusted=yes] copy:{out} ./\n")
+    options = [
+        f"Dir::Etc::sourcelist={tmp_path / 'list'}",
+        "Dir::Etc::sourceparts=/dev/null",
+        f"Dir::State::lists={lists}",
+        f"Dir::State::status={tmp_path / 'status'}",
+        f"Dir::Cache={tmp_path}",
+        "APT::Sandbox::User=root",
+        "APT::Architecture=amd64",
+    ]
+    argv = [word for option in options for word in ("-o", option)]
+    run.output(["apt-get", *argv, "update"])
+    found = run.output(["apt-cache", *argv, "policy", IDENTITY.name])
+    assert "Candidate: 2\n" in found and "     1 500" in found
+
+
+def test_directory_of_somebody_else(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("dear")
+    with pytest.raises(LabError, match="is not empty and no repository"):
+        repo.write(tmp_path, [])
+    assert [path.name for path in tmp_path.iterdir()] == ["letter"]
+
+
+def test_key_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no secret key 'nobody@invalid'"):
+        repo.write(tmp_path / "new", [], "nobody@invalid")
+    assert not (tmp_path / "new").exists()
+
+
+# --- trying it ----------------------------------------------------------------------------
+
+
+def test_what_is_left_over() -> None:
+    for name in ("var/log/dpkg.log", "var/lib/dpkg/status", "tmp/x", "etc/ld.so.cache"):
+        assert trial.NOT_OURS.match(name), name
+    for name in ("boot/vmlinuz-6", "lib/modules/6", "vmlinuz", "etc/tmpfiles.d/x", "var/lib/x"):
+        assert not trial.NOT_OURS.match(name), name
+
+
+def test_complaints_of_another_btf() -> None:
+    assert trial.COMPLAINT.search("[    1.0] BPF: \t Invalid name_offset:1234567")
+    assert not trial.COMPLAINT.search("[    1.0] bpf_lsm: registered")
+
+
+def test_only_root_tries_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(LabError, match="needs root"):
+        trial.root_tar("bookworm")
+
+
+def test_no_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Told before anything is unpacked or built."""
+    monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path))
+    monkeypatch.setattr(make, "NEEDS_GIB", {("cloud", "debian"): 1e6})
+    with pytest.raises(LabError, match="needs 1e\\+06 GiB of disk"):
+        make._make(make.Plan("cloud", make.FROM_DEBIAN, DEBIAN), sys.stderr)
+    assert list(tmp_path.iterdir()) == []
