@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import subprocess
@@ -241,6 +242,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.function(args))
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        place = f" at {error.filename}" if error.filename else ""
+        print(f"error: the disk is full{place}\n  what to do: free some space", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted; what was finished is kept and the next run goes on", file=sys.stderr)

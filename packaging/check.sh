@@ -40,8 +40,13 @@ switches() {
 	done
 }
 
+# As the operator's guide has it, and then a tier appears
 switch_on() {
-	systemd-tmpfiles --create "/usr/share/doc/linux-image-$RELEASE/examples/tiershift.conf" &&
+	examples=/usr/share/doc/linux-image-$RELEASE/examples
+	cp "$examples/tiershift.conf" /etc/tmpfiles.d/ &&
+		cp "$examples/tiershift.rules" /etc/udev/rules.d/ &&
+		udevadm control --reload &&
+		udevadm trigger --action=add --subsystem-match=memory_tiering --settle &&
 		switches on
 }
 
@@ -61,10 +66,9 @@ threads() {
 
 # shellcheck disable=SC2086 # a list
 load() { modprobe -a $MODULES; }
-stays() { ! linux-check-removal "$RELEASE" </dev/null; }
 
 echo "KTAP version 1"
-echo "1..$((9 + (STRESS_S > 0)))"
+echo "1..$((8 + (STRESS_S > 0)))"
 check release release
 check units units
 check tiers tiers
@@ -76,9 +80,6 @@ if [ "$STRESS_S" -gt 0 ]; then
 	check stress stress-ng --quiet --vm 2 --vm-bytes 60% --fork 1 --mmap 1 --timeout "$STRESS_S" --oom-avoid
 fi
 check switch-off switch_off
-# The package of the running kernel is not removed without a question.
-export DEBIAN_FRONTEND=noninteractive
-check running-kernel-stays stays
 echo "tainted $(cat /proc/sys/kernel/tainted)"
 dmesg
 systemctl poweroff --no-block

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab import kconfig, manifest, rooms, run, tree
@@ -27,30 +28,43 @@ OF_THE_BUILDER = re.compile(
 )
 
 
-def symbols(symvers: str) -> dict[str, tuple[str, str]]:
-    """Of Module.symvers: checksum and module by symbol."""
-    found: dict[str, tuple[str, str]] = {}
+@dataclass(frozen=True)
+class Symbol:
+    """A line of Module.symvers."""
+
+    crc: str
+    module: str
+    kind: str  # EXPORT_SYMBOL or EXPORT_SYMBOL_GPL
+    namespace: str
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.crc, self.kind, self.namespace)))
+
+
+def symbols(symvers: str) -> dict[str, Symbol]:
+    """Of Module.symvers, by name."""
+    found: dict[str, Symbol] = {}
     for line in symvers.splitlines():
-        crc, name, module = line.split("\t")[:3]
-        found[name] = (crc, module)
+        crc, name, module, kind, namespace = (*line.split("\t"), "")[:5]
+        found[name] = Symbol(crc, module, kind, namespace)
     return found
 
 
-def differing(ours: str, debian: str) -> dict[str, str]:
-    """Symbols of Debian's vmlinux that ours has otherwise, or not at all, and how."""
+def differing(ours: str, debian: str, modules: Collection[str] = (VMLINUX,)) -> dict[str, str]:
+    """Symbols of Debian's vmlinux, or modules, that ours has otherwise or not at all, and how."""
     mine = symbols(ours)
     found: dict[str, str] = {}
-    for name, (crc, module) in symbols(debian).items():
-        if module != VMLINUX:
+    for name, theirs in symbols(debian).items():
+        if theirs.module not in modules:
             continue
         if name not in mine:
             found[name] = "missing"
-        elif mine[name][0] != crc:
-            found[name] = f"{mine[name][0]}, Debian's modules need {crc}"
+        elif mine[name] != theirs:
+            found[name] = f"{mine[name]}, Debian's modules need {theirs}"
     return found
 
 
-def causes(symbol: str, exporters: Iterable[str], chosen: Sequence[Room]) -> list[str]:
+def causes(exporters: Iterable[str], chosen: Sequence[Room]) -> list[str]:
     """Hooks that may have changed a symbol's checksum.
 
     Those that patch the file that exports it; if there are none, those that change a type in a
@@ -90,19 +104,14 @@ def _type_in(line: str) -> str:
     return match[1] if match else ""
 
 
-def check_symbols(
-    ours: str, debian: str, commit: str, chosen: Sequence[Room], *, apart: Collection[str] = ()
-) -> int:
-    """A LabError if a symbol differs; else how many were compared.
-
-    ``apart`` are symbols that modules of ours, built with this vmlinux, are alone to use.
-    """
-    found = {name: how for name, how in differing(ours, debian).items() if name not in apart}
+def check_symbols(ours: str, debian: str, commit: str, chosen: Sequence[Room]) -> int:
+    """A LabError if a symbol of vmlinux differs; else how many were compared."""
+    found = differing(ours, debian)
     if not found:
-        return sum(module == VMLINUX for _, module in symbols(debian).values())
+        return sum(one.module == VMLINUX for one in symbols(debian).values())
     lines = []
     for name, how in [*found.items()][:SHOWN]:
-        blamed = causes(name, _exporters(name, commit), chosen)
+        blamed = causes(_exporters(name, commit), chosen)
         lines.append(f"    {name}: {how}" + (f"; see {', '.join(blamed)}" if blamed else ""))
     if len(found) > SHOWN:
         lines.append(f"    and {len(found) - SHOWN} more")
@@ -111,6 +120,22 @@ def check_symbols(
         + "\n".join(lines),
         WAY_OUT,
     )
+
+
+def check_modules(ours: str, debian: str, replaced: Mapping[str, Sequence[str]]) -> None:
+    """A LabError if a module of ours differs in a symbol, and one of Debian's uses that module.
+
+    ``replaced`` are the modules of ours by their paths, without .ko, and Debian's that use each.
+    """
+    for path, users in replaced.items():
+        found = differing(ours, debian, [path])
+        if found and users:
+            name, how = next(iter(found.items()))
+            raise LabError(
+                f"our module {path} has {name} as {how}; so Debian's {', '.join(users)} "
+                "would not load",
+                f"name these in modules = [...] of the {manifest.NAME}, too",
+            )
 
 
 def _exporters(symbol: str, commit: str) -> list[str]:
@@ -148,17 +173,33 @@ def check_btf(vmlinux: Path) -> None:
         raise LabError("vmlinux has no BTF", "install pahole (package dwarves) and try again")
 
 
-def check_files(obj: Path, chosen: Sequence[Room], declared: Mapping[str, Sequence[str]]) -> None:
-    """A LabError if a hook patches a C file that is not in vmlinux, nor in a declared module.
+def _option(src: Path, name: str) -> str:
+    """The option that a file is compiled with, by the Makefile beside it; empty if none."""
+    path = src / name
+    text = (path.parent / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    pattern = rf"^obj-\$\((CONFIG_\w+)\)\s*[:+]?=.*\b{re.escape(path.stem)}\.o\b"
+    found = re.search(pattern, text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def check_files(
+    src: Path, obj: Path, chosen: Sequence[Room], declared: Mapping[str, Sequence[str]]
+) -> None:
+    """A LabError if a hook patches a C file of a module that is not declared.
 
     ``declared`` has the files of each module of ours that replaces Debian's.
     """
     known = {name for files in declared.values() for name in files}
+    have = kconfig.options((obj / ".config").read_text("utf-8"))
     for room in chosen:
         for hook in room.hooks:
             for name in rooms.touched(hook):
-                built = not name.endswith(".c") or (obj / name).with_suffix(".o").exists()
-                if not built and name not in known:
+                if not name.endswith(".c") or name in known:
+                    continue
+                option = _option(src, name)
+                value = have.get(option, "n") if option else "y"
+                built = (obj / name).with_suffix(".o").exists()
+                if value == "m" or (value == "y" and not built):
                     raise LabError(
                         f"linux/{room.name}/hooks/{hook.name} patches {name}, which is not in "
                         "vmlinux: Debian's module would lack the patch",

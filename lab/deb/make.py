@@ -11,7 +11,8 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -68,12 +69,13 @@ class Plan:
 
     def key(self) -> str:
         """The content key; nothing is built."""
-        recipe = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-        parts = [
+        parts: list[str | bytes] = [
             *(self.flavour, self.modules, self.suffix, self.debian.version, self.start()),
             *self.fragments().values(),
-            package.EXAMPLE.read_bytes(),
-            *(recipe if self.flavour != LAB else ()),
+            *(path.read_bytes() for path in package.examples()),
+            *(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))),
+            *(name for room in manifest.load().values() for name in room.modules),
+            run.output(["pahole", "--version"]),
         ]
         return cache.key([*build.inputs(tree.compose(self.debian.version)), *parts])
 
@@ -97,8 +99,10 @@ def finished(wanted: Plan) -> Path | None:
 
 def every() -> list[Path]:
     """All packages in the cache for operators, of every content."""
-    found = sorted(cache.sub("packages").glob("*/linux-image-*.deb"))
-    found = [path for path in found if not path.parent.name.startswith(f"{LAB}-")]
+    made = sorted(cache.sub("packages").glob("*/package.json"), key=lambda p: p.stat().st_mtime)
+    found = [p.parent / str(json.loads(p.read_text("utf-8"))["file"]) for p in made]
+    # Of each name the latest: a directory has one file of each name and version.
+    found = [*{path.name: path for path in found if f"/{LAB}-" not in str(path)}.values()]
     if not found:
         raise LabError("there is no package yet", "run `make deb` first")
     return found
@@ -123,6 +127,8 @@ def _make(wanted: Plan, log: TextIO) -> Path:
     theirs = cache.sub("packages") / f"debian-{wanted.debian.flavour}"
     progress.say(log, f"unpacking Debian's {wanted.debian.release}", end=True)
     wanted.debian.unpack(theirs)
+    if wanted.modules == FROM_DEBIAN:
+        wanted.debian.symvers()  # downloaded before the long part
     commit = tree.compose(wanted.debian.version)
     src = cache.sub("src") / "package"
     tree.work_tree(src, commit)
@@ -167,12 +173,15 @@ def _make(wanted: Plan, log: TextIO) -> Path:
 
 
 def _version(wanted: Plan) -> str:
-    """Debian's, and the minute of the project's latest commit, so that newer ones are higher."""
+    """Debian's, the minute of the project's latest commit (newer ones are higher), and key."""
     stamp = "0"
     if (cache.PROJECT / ".git").exists():
-        asked: list[str | Path] = ["git", "-C", cache.PROJECT, "log", "-1", "--format=%cd"]
-        stamp = run.output([*asked, "--date=format:%Y%m%d.%H%M"]).strip()
-    return f"{wanted.debian.version}+tiershift.{stamp}"
+        git: list[str | Path] = ["git", "-C", cache.PROJECT]
+        seconds = int(run.output([*git, "log", "-1", "--format=%ct"]))
+        stamp = time.strftime("%Y%m%d.%H%M", time.gmtime(seconds))
+        if run.output([*git, "status", "--porcelain", "linux", "packaging", "lab/deb"]):
+            stamp += "~dirty"
+    return f"{wanted.debian.version}+tiershift.{stamp}.{wanted.key()[:8]}"
 
 
 def _configure(wanted: Plan, src: Path, obj: Path) -> None:
@@ -197,49 +206,78 @@ def _take_modules(
     chosen = rooms.series()
     from_debian = theirs / "lib/modules" / wanted.debian.release
     target = root / "lib/modules" / wanted.release
-    ours = _modules_of_ours(from_debian)
-    if ours:
-        _build_modules(wanted, src, obj, ours, log)
-    gate.check_files(obj, chosen, {name: _files_of(obj, path) for name, path in ours.items()})
     gate.check_btf(obj / "vmlinux")
-    symvers = (obj / "vmlinux.symvers").read_text("utf-8")
-    compared = gate.check_symbols(symvers, wanted.debian.symvers(), commit, chosen)
+    symvers, expected = (obj / "vmlinux.symvers").read_text("utf-8"), wanted.debian.symvers()
+    compared = gate.check_symbols(symvers, expected, commit, chosen)
     progress.say(log, f"{compared} symbols have the checksums of Debian's modules", end=True)
+    ours = _ours(from_debian / "kernel")
+    if ours:
+        needed = _needed(from_debian / "kernel", ours)
+        name = f"{wanted.flavour} modules"
+        build.make(name, src, obj, log, release=wanted.suffix, targets=[f"{p}.ko" for p in needed])
+        built = (obj / "Module.symvers").read_text("utf-8")
+        gate.check_modules(built, expected, _users(from_debian / "kernel", ours))
+    gate.check_files(src, obj, chosen, {path: _files_of(obj, path) for path in ours})
     shutil.copytree(from_debian / "kernel", target / "kernel")
     shutil.copyfile(from_debian / "modules.order", target / "modules.order")
     for name in package.MODULE_LISTS:
         shutil.copyfile(obj / name, target / name)
     modules.strip_all(target / "kernel", log)
-    for path in ours.values():
-        built = (obj / path).read_bytes()
-        (target / "kernel" / f"{path}.xz").write_bytes(modules.pack(built))
+    for path in ours:
+        modules.replace(target / "kernel" / f"{path}.ko.xz", obj / f"{path}.ko")
 
 
-def _modules_of_ours(from_debian: Path) -> dict[str, str]:
-    """Modules that rooms patch: their paths in the kernel tree (arch/x86/kvm/kvm.ko) by name."""
-    found: dict[str, str] = {}
-    for room, known in manifest.load().items():
-        for name in known.modules:
-            paths = [*(from_debian / "kernel").rglob(f"{name}.ko.xz")]
-            if len(paths) != 1:
+def _paths(top: Path) -> dict[str, Path]:
+    return {modules.name_of(path): path for path in sorted(top.rglob("*.ko.xz"))}
+
+
+def _in_tree(top: Path, path: Path) -> str:
+    """arch/x86/kvm/kvm of .../arch/x86/kvm/kvm.ko.xz"""
+    return str(path.relative_to(top)).removesuffix(".ko.xz")
+
+
+def _ours(top: Path) -> list[str]:
+    """Modules that rooms patch, by their paths in the kernel tree; ``top`` has Debian's."""
+    known = _paths(top)
+    found: list[str] = []
+    for room, said in manifest.load().items():
+        for name in said.modules:
+            path = known.get(name.replace("-", "_"))
+            if not path:
                 raise LabError(
                     f"linux/{room}/{manifest.NAME}: modules: Debian has no module {name!r}",
                     "correct the name: it is that of the file, without .ko.xz",
                 )
-            found[name] = str(paths[0].relative_to(from_debian / "kernel").with_suffix(""))
+            found.append(_in_tree(top, path))
     return found
 
 
-def _build_modules(
-    wanted: Plan, src: Path, obj: Path, ours: Mapping[str, str], log: TextIO
-) -> None:
-    """Modules alone; what they need of others is in Debian's list of symbols."""
-    (obj / "Module.symvers").write_text(wanted.debian.symvers(), encoding="utf-8")
-    name = f"{wanted.flavour} modules"
-    build.make(name, src, obj, log, release=wanted.suffix, targets=[*ours.values()])
+def _needed(top: Path, ours: Iterable[str]) -> list[str]:
+    """Modules, and all that they need: modpost wants the symbols of these."""
+    known = _paths(top)
+    needs = modules.needs([*known.values()])
+    found: dict[str, None] = {}
+    todo = [modules.name_of(Path(path)) for path in ours]
+    while todo:
+        name = todo.pop()
+        if _in_tree(top, known[name]) not in found:
+            found[_in_tree(top, known[name])] = None
+            todo += needs[name]
+    return [*found]
+
+
+def _users(top: Path, ours: Sequence[str]) -> dict[str, list[str]]:
+    """By module of ours, those of Debian's that use it."""
+    known = _paths(top)
+    needs = modules.needs([*known.values()])
+    names = {modules.name_of(Path(path)): path for path in ours}
+    return {
+        path: [user for user, need in needs.items() if name in need and user not in names]
+        for name, path in names.items()
+    }
 
 
 def _files_of(obj: Path, module: str) -> list[str]:
     """The C files of a module that has been built."""
-    objects = (obj / module).with_suffix(".mod").read_text("utf-8").split()
+    objects = (obj / f"{module}.mod").read_text("utf-8").split()
     return [re.sub(r"o$", "c", name) for name in objects]

@@ -10,14 +10,12 @@ from __future__ import annotations
 import lzma
 import multiprocessing
 import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from lab import progress
+from lab import progress, run
 from lab.errors import LabError
 
 # As the kernel's own decompressor wants it
@@ -32,12 +30,33 @@ def pack(module: bytes) -> bytes:
 
 def strip(path: Path) -> None:
     """Take BTF and signature off a module, in place."""
-    with tempfile.TemporaryDirectory() as name:
-        plain = Path(name) / path.stem
-        plain.write_bytes(lzma.decompress(path.read_bytes()))
-        remove = [f"--remove-section={section}" for section in SECTIONS]
-        subprocess.run(["objcopy", *remove, plain], check=True, capture_output=True)
-        path.write_bytes(pack(plain.read_bytes()))
+    plain = path.with_suffix("")
+    plain.write_bytes(lzma.decompress(path.read_bytes()))
+    run.output(["objcopy", *(f"--remove-section={section}" for section in SECTIONS), plain])
+    path.write_bytes(pack(plain.read_bytes()))
+    plain.unlink()
+
+
+def replace(path: Path, built: Path) -> None:
+    """Put a module that was built here in the place of Debian's (``path``)."""
+    plain = path.with_suffix("")
+    run.output(["objcopy", "--strip-debug", built, plain])
+    path.write_bytes(pack(plain.read_bytes()))
+    plain.unlink()
+
+
+def needs(paths: Sequence[Path]) -> dict[str, list[str]]:
+    """Names of the modules that each module needs, by its own name, with - as _."""
+    said = run.output(["modinfo", "-F", "depends", *paths]).splitlines()
+    if len(said) != len(paths):
+        raise LabError("modinfo does not know what each module depends on", "install kmod")
+    split = [[name for name in line.replace("-", "_").split(",") if name] for line in said]
+    return {name_of(path): found for path, found in zip(paths, split, strict=True)}
+
+
+def name_of(path: Path) -> str:
+    """kvm_amd of .../kvm-amd.ko.xz"""
+    return path.name.partition(".")[0].replace("-", "_")
 
 
 def strip_all(top: Path, log: TextIO = sys.stderr) -> int:

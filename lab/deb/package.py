@@ -24,7 +24,7 @@ from lab.tree import IDENTITY
 SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
 KEPT = ("Pre-Depends", "Depends", "Recommends", "Suggests", "Breaks", "Architecture")
 MODULE_LISTS = ("modules.builtin", "modules.builtin.modinfo")
-EXAMPLE = cache.PROJECT / "packaging/examples/tiershift.conf"
+EXAMPLES = cache.PROJECT / "packaging/examples"
 MAINTAINER = f"{IDENTITY['GIT_AUTHOR_NAME']} <{IDENTITY['GIT_AUTHOR_EMAIL']}>"
 EPOCH = "1767225600"  # of every file, as kbuild's time stamp
 
@@ -44,6 +44,11 @@ class Identity:
     @property
     def file(self) -> str:
         return f"{self.name}_{self.version}_amd64.deb"
+
+
+def examples() -> list[Path]:
+    """What an operator copies to switch on at boot."""
+    return sorted(EXAMPLES.iterdir())
 
 
 def fields(control: str) -> dict[str, str]:
@@ -103,7 +108,8 @@ def lay_out(
     (copyright,) = theirs.glob("usr/share/doc/*/copyright")
     shutil.copyfile(copyright, docs / "copyright")
     (docs / "examples").mkdir()
-    shutil.copyfile(EXAMPLE, docs / "examples" / EXAMPLE.name)
+    for path in examples():
+        shutil.copyfile(path, docs / "examples" / path.name)
     change = (
         f"tiershift ({identity.version}) unstable; urgency=medium\n\n"
         f"  * Debian's {identity.debian} and the patches in series/.\n\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import shutil
+import tempfile
 from collections.abc import Iterable
 from email.utils import formatdate
 from pathlib import Path
@@ -20,24 +21,35 @@ INDEXES = ("Packages", "Packages.gz")
 
 
 def write(out: Path, packages: Iterable[Path], key: str | None = None) -> None:
-    """Add packages to the directory, and write its indexes anew."""
+    """Add packages to the directory, and write its indexes anew.
+
+    The signed index is moved in place last, when all that it names is there.
+    """
     if out.exists() and any(out.iterdir()) and not (out / "Packages").exists():
         raise LabError(f"{out} is not empty and no repository", "name another directory: OUT=")
     if key:
         _check_key(key)
+    elif (out / "InRelease").exists():
+        raise LabError(f"{out} is signed, and no key is given", "say KEY=, or name another OUT=")
     out.mkdir(parents=True, exist_ok=True)
     for path in packages:
-        shutil.copyfile(path, out / path.name)
+        if not (out / path.name).exists():
+            shutil.copyfile(path, out / f"{path.name}.new")
+            (out / f"{path.name}.new").rename(out / path.name)
     index = run.output(["dpkg-scanpackages", "--multiversion", "."], cwd=out)
-    (out / "Packages").write_text(index, encoding="utf-8")
-    (out / "Packages.gz").write_bytes(gzip.compress(index.encode(), mtime=0))
-    (out / "Release").write_text(_release(out), encoding="utf-8")
-    for name in ("InRelease", "tiershift.asc"):
-        (out / name).unlink(missing_ok=True)
-    if key:
-        sign = ["gpg", "--batch", "--local-user", key]
-        run.output([*sign, "--clearsign", "-o", out / "InRelease", out / "Release"])
-        run.output(["gpg", "--batch", "--armor", "-o", out / "tiershift.asc", "--export", key])
+    with tempfile.TemporaryDirectory(dir=out, prefix=".new-") as name:
+        new = Path(name)
+        (new / "Packages").write_text(index, encoding="utf-8")
+        (new / "Packages.gz").write_bytes(gzip.compress(index.encode(), mtime=0))
+        (new / "Release").write_text(_release(new), encoding="utf-8")
+        if key:
+            gpg: list[str | Path] = ["gpg", "--batch", "--yes", "--armor"]
+            sign = [*gpg, "--local-user", key, "-o", new / "InRelease", "--clearsign"]
+            run.output([*sign, new / "Release"])
+            run.output([*gpg, "-o", new / "tiershift.asc", "--export", key])
+        for index_file in (*INDEXES, "tiershift.asc", "Release", "InRelease"):
+            if (new / index_file).exists():
+                (new / index_file).rename(out / index_file)
 
 
 def _check_key(key: str) -> None:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -91,8 +93,11 @@ def test_symbols_that_differ() -> None:
     ours = THEIRS.replace("0x3", "0x4") + "0x5\tnew\tvmlinux\tEXPORT_SYMBOL\t\n"
     assert gate.differing(ours, THEIRS) == {}
     assert gate.differing(THEIRS.replace("0x2", "0x7"), THEIRS) == {
-        "migrate_pages": "0x7, Debian's modules need 0x2"
+        "migrate_pages": "0x7 EXPORT_SYMBOL_GPL, Debian's modules need 0x2 EXPORT_SYMBOL_GPL"
     }
+    # Modules that are not free may use the one, and not the other.
+    assert list(gate.differing(THEIRS.replace("EXPORT_SYMBOL\t", "X\t"), THEIRS)) == ["kmalloc"]
+    assert list(gate.differing(ours, THEIRS, ["arch/x86/kvm/kvm"])) == ["kvm_init"]
     assert gate.differing(THEIRS.partition("\n")[0], THEIRS) == {"migrate_pages": "missing"}
 
 
@@ -138,6 +143,15 @@ def test_hook_that_is_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "MODULES=build" in caught.value.todo
 
 
+def test_module_of_ours_that_others_use() -> None:
+    path = "arch/x86/kvm/kvm"
+    gate.check_modules(THEIRS, THEIRS, {path: ["kvm_intel"]})
+    other = THEIRS.replace("0x3", "0x4")
+    gate.check_modules(other, THEIRS, {path: []})
+    with pytest.raises(LabError, match=r"kvm_init as 0x4.*kvm_intel would not load"):
+        gate.check_modules(other, THEIRS, {path: ["kvm_intel"]})
+
+
 def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "_exporters", lambda *_: [])
     many = "".join(f"0x1\ts{n}\tvmlinux\tEXPORT_SYMBOL\t\n" for n in range(50))
@@ -168,14 +182,39 @@ def test_option_that_is_lost() -> None:
             gate.check_config(good.replace(bad, ""), theirs, ours)
 
 
-def test_file_that_is_in_a_module(tmp_path: Path) -> None:
-    patch = "".join(f"--- a/{n}\n+++ b/{n}\n" for n in ("mm/a.c", "arch/x86/kvm/b.c", "mm/c.h"))
-    one = room(tmp_path / "x", patch)
-    (tmp_path / "obj/mm").mkdir(parents=True)
-    (tmp_path / "obj/mm/a.o").touch()
-    with pytest.raises(LabError, match=r"patches arch/x86/kvm/b\.c, which is not in"):
-        gate.check_files(tmp_path / "obj", [one], {})
-    gate.check_files(tmp_path / "obj", [one], {"kvm": ["arch/x86/kvm/b.c"]})
+MAKEFILES = {
+    "mm": "mmu-y := memory.o\nobj-y := a.o $(mmu-y)\nobj-$(CONFIG_X) += off.o\n",
+    "fs": "obj-$(CONFIG_M) += \\\n\tmodule.o\n",
+    "arch/x86/kvm": "kvm-y += b.o\nobj-$(CONFIG_KVM) += kvm.o\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("mm/memory.c", True),
+        ("mm/off.c", True),
+        ("include/linux/mm.h", True),
+        ("arch/x86/kvm/b.c", False),
+        ("fs/module.c", False),  # although it has been compiled
+    ],
+)
+def test_file_that_is_in_a_module(tmp_path: Path, name: str, good: bool) -> None:
+    one = room(tmp_path / "x", f"--- a/{name}\n+++ b/{name}\n")
+    src, obj = tmp_path / "src", tmp_path / "obj"
+    for directory, text in MAKEFILES.items():
+        (src / directory).mkdir(parents=True)
+        (src / directory / "Makefile").write_text(text)
+        (obj / directory).mkdir(parents=True)
+    for made in ("mm/memory.o", "mm/a.o", "fs/module.o"):
+        (obj / made).touch()
+    (obj / ".config").write_text("CONFIG_M=m\nCONFIG_KVM=m\n")
+    if good:
+        gate.check_files(src, obj, [one], {})
+        return
+    with pytest.raises(LabError, match=f"patches {name}, which is not in"):
+        gate.check_files(src, obj, [one], {})
+    gate.check_files(src, obj, [one], {"x": [name]})
 
 
 def compiled(path: Path, text: str, *options: str) -> Path:
@@ -291,11 +330,11 @@ def test_package_is_complete_and_repeatable(debs: Callable[[str], Path]) -> None
 
 
 def test_example_switches_all_rooms_on() -> None:
-    text = package.EXAMPLE.read_text("utf-8")
+    text = (package.EXAMPLES / "tiershift.conf").read_text("utf-8")
     for room_ in rooms.series():
         for switch in manifest.read(room_).switches:
             if switch.toggle:
-                assert f"w {switch.file} - - - - {switch.on}\n" in text
+                assert f"w- {switch.file} - - - - {switch.on}\n" in text
 
 
 # --- repositories -------------------------------------------------------------------------
@@ -322,6 +361,100 @@ def test_apt_can_use_the_directory(debs: Callable[[str], Path], tmp_path: Path) 
     run.output(["apt-get", *argv, "update"])
     found = run.output(["apt-cache", *argv, "policy", IDENTITY.name])
     assert "Candidate: 2\n" in found and "     1 500" in found
+
+
+@pytest.fixture
+def secret_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    home = tmp_path / "gnupg"
+    home.mkdir(mode=0o700)
+    monkeypatch.setenv("GNUPGHOME", str(home))
+    make_key = ["gpg", "--batch", "--passphrase", "", "--quick-gen-key", "me@invalid", "ed25519"]
+    run.output(make_key)
+    yield "me@invalid"
+    subprocess.run(["gpgconf", "--kill", "all"], check=False)
+
+
+def test_signed_directory(debs: Callable[[str], Path], tmp_path: Path, secret_key: str) -> None:
+    out = tmp_path / "repo"
+    repo.write(out, [debs("1")], secret_key)
+    run.output(["gpg", "--batch", "--verify", out / "InRelease"])
+    sums = {line.split()[-1]: line.split()[0] for line in _index(out) if line.startswith(" ")}
+    assert sums["Packages"] == hashlib.sha256((out / "Packages").read_bytes()).hexdigest()
+    before = (out / "InRelease").read_text()
+    with pytest.raises(LabError, match="is signed, and no key is given"):
+        repo.write(out, [debs("2")])
+    assert (out / "InRelease").read_text() == before
+    repo.write(out, [debs("2")], secret_key)
+    assert "Version: 2\n" in (out / "Packages").read_text()
+
+
+def _index(out: Path) -> list[str]:
+    return (out / "InRelease").read_text().partition("SHA256:")[2].splitlines()
+
+
+@pytest.fixture
+def taking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, debs: Callable[[str], Path]
+) -> Callable[[str], Path]:
+    """Takes Debian's modules for a vmlinux with these symbols; where they are then."""
+    monkeypatch.setattr(Debian, "symvers", lambda _self: THEIRS)
+    monkeypatch.setattr(gate, "_exporters", lambda *_: [])
+    monkeypatch.setattr(rooms, "series", list)
+    theirs, obj, root = tmp_path / "debian", tmp_path / "obj", tmp_path / "ours"
+    known = theirs / "lib/modules" / RELEASE
+    (known / "kernel/fs").mkdir(parents=True)
+    obj.mkdir()
+    packed = modules.pack(compiled(tmp_path / "m.o", BTF).read_bytes())
+    (known / "kernel/fs/m.ko.xz").write_bytes(packed)
+    for path in (known / "modules.order", obj / "modules.builtin", obj / "modules.builtin.modinfo"):
+        path.touch()
+    (obj / ".config").touch()
+    compiled(obj / "vmlinux", BTF)
+
+    def take(symvers: str) -> Path:
+        (obj / "vmlinux.symvers").write_text(symvers)
+        wanted = make.Plan("cloud", make.FROM_DEBIAN, DEBIAN)
+        with open(tmp_path / "log", "w", encoding="utf-8") as log:
+            make._take_modules(wanted, tmp_path, obj, root, theirs, "HEAD", log)
+        return root / "lib/modules" / wanted.release
+
+    return take
+
+
+def test_modules_are_taken(taking: Callable[[str], Path]) -> None:
+    found = taking(THEIRS)
+    assert sorted(path.name for path in found.rglob("*") if path.is_file()) == [
+        "m.ko.xz",
+        "modules.builtin",
+        "modules.builtin.modinfo",
+        "modules.order",
+    ]
+
+
+def test_no_module_is_taken_that_would_not_load(
+    taking: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(LabError, match="1 symbols are not what"):
+        taking(THEIRS.replace("0x2", "0x9"))
+    compiled(tmp_path / "obj/vmlinux", "int f(void) { return 1; }\n")
+    with pytest.raises(LabError, match="no BTF"):
+        taking(THEIRS)
+    assert not (tmp_path / "ours").exists()
+
+
+def test_package_that_is_half_written_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path))
+    partial = tmp_path / "packages/cloud-debian-1.partial"
+    partial.mkdir(parents=True)
+    (partial / IDENTITY.file).write_text("half of it")
+    with pytest.raises(LabError, match="there is no package yet"):
+        make.every()
+    whole = tmp_path / "packages/cloud-debian-1"
+    partial.rename(whole)
+    (whole / "package.json").write_text(json.dumps({"file": IDENTITY.file}))
+    assert make.every() == [whole / IDENTITY.file]
 
 
 def test_directory_of_somebody_else(tmp_path: Path) -> None:
