@@ -27,9 +27,11 @@ CHECK = PACKAGING / "check.sh"
 UNIT = """\
 [Unit]
 After=multi-user.target
+SuccessAction=poweroff
+FailureAction=poweroff
 [Service]
 Type=oneshot
-ExecStart=/root/check.sh
+ExecStart=/bin/sh /root/check.sh
 [Install]
 WantedBy=multi-user.target
 """
