@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from lab import manifest, rooms, run, source, tree
+from lab import build, manifest, rooms, run, source, tree
 from lab.deb import debian, gate, make, modules, package, repo, trial
 from lab.deb.debian import Debian
 from lab.deb.package import Identity
@@ -489,6 +490,57 @@ def test_only_root_tries_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(LabError, match="needs root"):
         trial.root_tar("bookworm")
+
+
+@pytest.mark.parametrize("where", ["compile", "assemble"])
+def test_interrupted_build_leaves_no_package(
+    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path))
+    wanted = make.Plan("cloud", make.FROM_DEBIAN, DEBIAN)
+    release = tmp_path / "obj/deb-cloud-debian/include/config/kernel.release"
+    release.parent.mkdir(parents=True)
+    release.write_text(wanted.release)
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def nothing(*_: object, **__: object) -> str:
+        return ""
+
+    monkeypatch.setattr(make.Plan, "key", lambda _self: "0123456789abcdef")
+    monkeypatch.setattr(Debian, "symvers", nothing)
+    monkeypatch.setattr(Debian, "unpack", lambda _self, path: path.mkdir(parents=True))
+    for module, name in ((tree, "compose"), (tree, "work_tree"), (make, "_configure")):
+        monkeypatch.setattr(module, name, nothing)
+    monkeypatch.setattr(build, "make", stop if where == "compile" else nothing)
+    monkeypatch.setattr(package, "lay_out", stop)
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, pytest.raises(KeyboardInterrupt):
+        make.deb(wanted, log)
+    assert make.finished(wanted) is None
+    with pytest.raises(LabError, match="there is no package yet"):
+        make.every()
+
+
+def test_key_is_of_all_that_is_in_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Debian, "config", lambda _self: "CONFIG_A=y\n")
+    monkeypatch.setattr(tree, "compose", lambda _version: "HEAD")
+    monkeypatch.setattr(build, "inputs", lambda _commit: ["source"])
+    monkeypatch.setattr(run, "output", lambda *_, **__: "v1.24")
+    load = manifest.load
+    keys = [make.Plan("cloud", make.FROM_DEBIAN, DEBIAN).key()]
+    assert make.Plan("cloud", make.FROM_DEBIAN, DEBIAN).key() == keys[0]
+    keys.append(make.Plan("cloud", make.BUILT, DEBIAN).key())
+    keys.append(make.Plan("amd64", make.FROM_DEBIAN, DEBIAN).key())
+    with monkeypatch.context() as other:
+        other.setattr(run, "output", lambda *_, **__: "v1.25")
+        keys.append(make.Plan("cloud", make.FROM_DEBIAN, DEBIAN).key())
+    with monkeypatch.context() as other:
+        known = load()
+        known["migrc"] = msgspec.structs.replace(known["migrc"], modules=("kvm",))
+        other.setattr(manifest, "load", lambda _chosen=None: known)
+        keys.append(make.Plan("cloud", make.FROM_DEBIAN, DEBIAN).key())
+    assert len(set(keys)) == len(keys)
 
 
 def test_no_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
