@@ -67,8 +67,13 @@ threads() {
 # shellcheck disable=SC2086 # a list
 load() { modprobe -a $MODULES; }
 
+promoted() {
+	grep -E "^(tier_promote|migrc|pgdemote)" /proc/vmstat
+	[ "$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)" -gt 0 ]
+}
+
 echo "KTAP version 1"
-echo "1..$((8 + (STRESS_S > 0)))"
+echo "1..$((8 + 2 * (STRESS_S > 0)))"
 check release release
 check units units
 check tiers tiers
@@ -78,6 +83,7 @@ check switch-on switch_on
 check threads threads
 if [ "$STRESS_S" -gt 0 ]; then
 	check stress stress-ng --quiet --vm 2 --vm-bytes 60% --fork 1 --mmap 1 --timeout "$STRESS_S" --oom-avoid
+	check pages-were-promoted promoted
 fi
 check switch-off switch_off
 echo "tainted $(cat /proc/sys/kernel/tainted)"
