@@ -67,7 +67,7 @@ def test_every_scenario_is_valid() -> None:
         for contender in parsed.contender:
             if contender.mode == "oracle":
                 mib = int(contender.args[contender.args.index("--place-mb") + 1])
-                assert mib < parsed.topology.load().nodes[0].size_mb - 48
+                assert mib < parsed.topology.load().nodes[0].size_mb - 64
     # The explanation of DAMON's keys shows their defaults.
     explained = next(c for c in scenario.load("zipf-4k").contender if c.mode == "damon")
     assert explained.damon == damon.Tunables()
