@@ -12,10 +12,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -25,10 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO, get_args, get_origin, get_type_hints
 
-from lab import cache as lab_cache
 from lab import damon, guest, instruments, manifest, metrics, programs, topology
 from lab.damon import Tunables
 from lab.errors import LabError
+from lab.results import ledger
 
 SCHEMA = 1
 DIRECTORY = Path(__file__).parent / "scenarios"
@@ -834,7 +832,7 @@ def run_scenario(
         "command": command_line(sys.argv),
         "date": _utc(began),
         "seconds": round(time.time() - began, 1),
-        "host": host_info(),
+        "host": ledger.host_info(),
         "setup": dataclasses.asdict(scenario),
         "machine": dataclasses.asdict(scenario.topology.load()),
         "contenders": sorted([*kept, *runs], key=lambda run: known.index(run["name"])),
@@ -849,37 +847,3 @@ def command_line(argv: list[str]) -> str:
     first = Path(argv[0])
     name = ["python", "-m", first.parent.name] if first.name == "__main__.py" else [first.name]
     return shlex.join([*name, *argv[1:]])
-
-
-def host_info() -> dict[str, Any]:
-    """What the figures were measured on; no host name, no paths."""
-
-    def first_line(*argv: str) -> str:
-        try:
-            done = subprocess.run(
-                argv, capture_output=True, text=True, check=False, cwd=lab_cache.PROJECT
-            )
-        except OSError:
-            return unknown
-        return (done.stdout.splitlines() or [unknown])[0]
-
-    unknown = "unknown"
-    # What a measurement has just written does not make the next one's project another one.
-    status = ("git", "status", "--porcelain", "--", ".", ":!docs/results")
-    dirty = "" if first_line(*status) == unknown else "-dirty"
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        unknown,
-    )
-    return {
-        "cpus": os.cpu_count(),
-        "cpu_model": model,
-        "arch": platform.machine(),
-        "qemu": first_line("qemu-system-x86_64", "--version"),
-        "accelerator": "TCG (emulation)",
-        "project": first_line("git", "describe", "--always") + dirty,
-    }

@@ -132,8 +132,9 @@ def first_line(*argv: str) -> str:
 
 def host_info() -> dict[str, Any]:
     """What figures are measured on; no host name, no paths."""
-    # What a measurement has just written does not make the next one's project another one.
-    status = ("git", "status", "--porcelain", "--", ".", ":!results", ":!docs/results.md")
+    # What a measurement has just written does not make the next one's project another one,
+    # nor does what is only read by people.
+    status = ("git", "status", "--porcelain", "--", ".", ":!results", ":!docs", ":!README.md")
     dirty = "" if first_line(*status) == "unknown" else "-dirty"
     model = re.search(
         r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="ascii"), re.MULTILINE

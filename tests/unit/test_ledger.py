@@ -213,12 +213,13 @@ def test_host_has_no_name_and_no_path() -> None:
         ("new.py", True),
         ("results/ledger.ndjson", False),
         ("docs/results.md", False),
+        ("README.md", False),
     ],
 )
 def test_what_a_measurement_writes_makes_no_other_project(
     changed: str, dirty: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = ("lab/x.py", "results/ledger.ndjson", "docs/results.md")
+    known = ("lab/x.py", "results/ledger.ndjson", "docs/results.md", "README.md")
     for name in known:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("a")
