@@ -423,13 +423,16 @@ def verdict(result: dict[str, Any]) -> str:
 
 def print_verdict(result: dict[str, Any], most: int, stream: TextIO = sys.stdout) -> None:
     """At most so many rows, and a sentence."""
-    keys = {row.key: row.label for row in ROWS if row.key in VERDICT}
     figures = result["metrics"]["figures"]
     names = [run["name"] for run in result["contenders"]]
     rows = [["", *names]]
+    above = ""
     for row in ROWS:
-        if row.key in keys and any(figures[name].get(row.key) is not None for name in names):
-            rows.append([row.label.strip(), *(cell(row, figures[name]) for name in names)])
+        # An indented label goes on with the one above it, which may be left out here.
+        label = f"{above}:{row.label[1:]}" if row.label.startswith(" ") else row.label
+        above = above if row.label.startswith(" ") else row.label
+        if row.key in VERDICT and any(figures[name].get(row.key) is not None for name in names):
+            rows.append([label, *(cell(row, figures[name]) for name in names)])
     print(f"\n{result['scenario']}: {result['description']}\n", file=stream)
     print_rows(rows[: most + 1], stream)
     print(f"\n{verdict(result)}", file=stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -775,3 +776,8 @@ def test_few_rows_and_the_sentence() -> None:
     assert text.splitlines()[head + 4] == ""  # a ruler and two rows
     assert report.verdict(made) in text
     assert text.count("FAILED CHECK: ") == len(made["failures"]) == 1
+    shown = io.StringIO()
+    report.print_verdict(made, 8, shown)
+    labels = [re.split("  +", line)[0] for line in shown.getvalue().splitlines() if "  " in line]
+    assert len(labels) == len(set(labels))
+    assert "kernel instructions, all CPUs: more than without tiering, per promoted page" in labels
