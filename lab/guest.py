@@ -61,7 +61,7 @@ SLICE_NS = 100_000
 PR_SET_TIMERSLACK = 29
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
-# How often to boot if the emulator gets it wrong; see _lost_by_emulator()
+# How often to boot if the emulator gets it wrong; see lost_by_emulator()
 BOOTS = 6
 EMULATOR_STOPPED = re.compile(r"^qemu-system-\S+: .*Assertion .* failed", re.MULTILINE)
 
@@ -218,7 +218,7 @@ def run(
     for _ in range(BOOTS):
         with short_slices() if crowded else contextlib.nullcontext():
             console_text, timed_out = _boot(argv, output_file, timeout_s, on_line)
-        lost = _lost_by_emulator(console_text)
+        lost = lost_by_emulator(console_text)
         if not lost:
             break
         (out_dir / "console-lost.log").write_text(console_text, encoding="utf-8")
@@ -264,7 +264,7 @@ def short_slices() -> Iterator[None]:
             _set_slice(0)
 
 
-def _lost_by_emulator(console: str) -> str:
+def lost_by_emulator(console: str) -> str:
     """Why the emulator is to blame for the end of the guest; empty if it is not.
 
     It may have stopped by an assertion of its own; seen once in some thousand boots, while the

@@ -5,7 +5,8 @@ A module loads if each symbol that it uses has the checksum that it was built ag
 checksum covers all types that the symbol's declaration leads to.  Not covered is what a header
 has inlined into the module, and a changed file that is in a module itself: its room has to
 declare that module.  So a hook that changes a header for modules is told, if it could be the
-cause of another checksum; a changed file that is in no vmlinux is an error.
+cause of another checksum; a changed file that Debian's configuration has in a module is an
+error.
 """
 
 from __future__ import annotations

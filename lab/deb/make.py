@@ -34,6 +34,12 @@ GUESS = {(LAB, BUILT): (690, 3400), ("cloud", FROM_DEBIAN): (1000, 3395)}
 LONGEST = (1200, 3500)
 
 
+def _recipe() -> list[Path]:
+    """The code that a package depends on."""
+    found = sorted(Path(__file__).parent.glob("*.py"))
+    return [path for path in found if path.name not in ("repo.py", "trial.py")]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is to be made."""
@@ -73,7 +79,7 @@ class Plan:
             *(self.flavour, self.modules, self.suffix, self.debian.version, self.start()),
             *self.fragments().values(),
             *(path.read_bytes() for path in package.examples()),
-            *(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))),
+            *(path.read_bytes() for path in _recipe()),
             *(name for room in manifest.load().values() for name in room.modules),
             run.output(["pahole", "--version"]),
         ]

@@ -8,10 +8,10 @@ goes with it: our vmlinux does not have the key.
 from __future__ import annotations
 
 import lzma
-import multiprocessing
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TextIO
 
@@ -64,7 +64,7 @@ def strip_all(top: Path, log: TextIO = sys.stderr) -> int:
     found = sorted(top.rglob("*.ko.xz"))
     if not found:
         raise LabError(f"{top} has no modules (*.ko.xz)", "delete the image package in debs/")
-    with multiprocessing.Pool(os.cpu_count()) as pool:
+    with ThreadPool(os.cpu_count()) as pool:
         done: Iterable[None] = pool.imap_unordered(strip, found, chunksize=8)
         for number, _ in enumerate(done, 1):
             progress.say(log, f"modules: {number} of {len(found)} stripped", every_s=10)

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +163,6 @@ def boot(
     disk, console, said = out / "disk", out / "console.log", out / "check.log"
     used = sum(p.stat().st_size for p in root.path.rglob("*") if p.is_file() and not p.is_symlink())
     size = f"{used // 2**20 * 5 // 4 + 512}M"
-    run.output(["mke2fs", "-q", "-F", "-t", "ext4", "-d", root.path, disk, size])
     argv: list[str | Path] = ["qemu-system-x86_64", "-machine", "q35", "-cpu", "max"]
     argv += ["-accel", "tcg,thread=multi", "-display", "none", "-no-reboot", "-nodefaults"]
     argv += ["-m", f"{topology.memory_mb}M", "-smp", str(topology.vcpus), *topology.qemu_args()]
@@ -172,7 +172,13 @@ def boot(
     argv += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"]
     argv += ["-serial", f"file:{console}", "-serial", f"file:{said}"]
     try:
-        subprocess.run(argv, check=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+        for _ in range(guest.BOOTS):
+            run.output(["mke2fs", "-q", "-F", "-t", "ext4", "-d", root.path, disk, size])
+            subprocess.run(argv, check=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+            lost = guest.lost_by_emulator(console.read_text(errors="replace"))
+            if not lost:
+                break
+            print(f"{lost}; booting again", file=sys.stderr)
     except subprocess.TimeoutExpired as error:
         raise LabError(f"no end of the boot after {timeout_s} s", f"see {console}") from error
     finally:

@@ -6,6 +6,7 @@ Where the cache holds no part of such a build it is left to `make soak`, which h
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from lab import cache, topology
 from lab.deb import make
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 def test_lab_package(tmp_path: Path) -> None:
     wanted = make.plan(make.LAB)
     if not make.finished(wanted) and not (cache.root() / "obj/deb-lab-build/vmlinux").exists():

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import re
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
-from lab import cache, cli, studies
+from lab import cache, cli, manifest, studies
 
 MAKEFILE = cache.PROJECT / "Makefile"
 STUDIES = [*studies.every()]
@@ -61,6 +63,23 @@ def test_a_study_that_does_not_count_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 def _targets() -> list[str]:
     return re.findall(r"^([a-z-]+):", MAKEFILE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_full_disk_is_told_and_other_errors_are_not_hidden(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(number: int) -> Callable[[], list[str]]:
+        def fail() -> list[str]:
+            raise OSError(number, "no", "/x")
+
+        return fail
+
+    monkeypatch.setattr(manifest, "table", failing(errno.ENOSPC))
+    assert cli.main(["rooms"]) == 1
+    assert "the disk is full at /x" in capsys.readouterr().err
+    monkeypatch.setattr(manifest, "table", failing(errno.EIO))
+    with pytest.raises(OSError, match="no"):
+        cli.main(["rooms"])
 
 
 def test_make_has_few_targets_and_each_is_explained() -> None:

@@ -62,11 +62,11 @@ def test_offlining_may_meet_a_page_in_migration(flags: str, because: str, bad: b
 
 def test_only_a_race_of_the_emulator_is_booted_again() -> None:
     oops = "[    1.0] Oops: int3: 0000 [#1] SMP"
-    assert "patched" in guest._lost_by_emulator(oops)
+    assert "patched" in guest.lost_by_emulator(oops)
     stopped = "qemu-system-x86_64: ../../hw/pci/msix.c:218: f: Assertion `a < b' failed."
-    assert "assertion" in guest._lost_by_emulator("[    1.1] pci 0000:00:08.0\n" + stopped)
-    assert not guest._lost_by_emulator("[    1.0] Oops: 0000 [#1] SMP")
-    assert not guest._lost_by_emulator("program: x.c:1: f: Assertion `a < b' failed.")
+    assert "assertion" in guest.lost_by_emulator("[    1.1] pci 0000:00:08.0\n" + stopped)
+    assert not guest.lost_by_emulator("[    1.0] Oops: 0000 [#1] SMP")
+    assert not guest.lost_by_emulator("program: x.c:1: f: Assertion `a < b' failed.")
     assert guest.kernel_warnings(oops)
 
 
