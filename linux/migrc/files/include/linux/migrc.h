@@ -75,8 +75,7 @@ enum migrc_reason {
 };
 
 /**
- * struct migrc_unmap - how try_to_migrate_defer() unmaps one folio
- * @flags:	enum ttu_flags
+ * struct migrc_unmap - which flushes of a folio that is unmapped for migration may be deferred
  * @deferred:	PTEs whose flush was deferred
  * @owed:	PTEs whose flush try_to_unmap_flush() will do
  * @may_defer:	flushes may be deferred
@@ -84,7 +83,6 @@ enum migrc_reason {
  * @postponed:	that was so, and it has been left mapped
  */
 struct migrc_unmap {
-	unsigned int flags;
 	unsigned int deferred;
 	unsigned int owed;
 	bool may_defer;
@@ -342,7 +340,7 @@ static inline void migrc_end(struct migrc_batch *batch)
 /**
  * migrc_deferred - was the flush of a folio deferred?
  * @batch:	from migrc_begin()
- * @unmap:	from try_to_migrate_defer()
+ * @unmap:	from try_to_migrate_how()
  *
  * If only some of its PTEs were, it is not: migrc_settle() makes up for them.
  *
@@ -371,7 +369,7 @@ static inline bool migrc_deferred(struct migrc_batch *batch, const struct migrc_
  */
 static inline bool migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *mm, pte_t *ptep)
 {
-	return migrc_on() && unmap->may_defer && unmap->may_fail &&
+	return migrc_on() && unmap && unmap->may_defer && unmap->may_fail &&
 	       __migrc_postpone(unmap, mm, ptep);
 }
 
@@ -388,7 +386,7 @@ static inline bool migrc_postpone(struct migrc_unmap *unmap, struct mm_struct *m
 static inline bool migrc_defer_pte(struct migrc_unmap *unmap, struct mm_struct *mm,
 				   pte_t pteval)
 {
-	return migrc_on() && unmap->may_defer && __migrc_defer_pte(unmap, mm, pteval);
+	return migrc_on() && unmap && unmap->may_defer && __migrc_defer_pte(unmap, mm, pteval);
 }
 
 /**
