@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Batched migration: what migrate_pages() still does for each page.
+ *
+ * migrate_pages() unmaps up to 512 pages, flushes the TLBs once, and then copies and restores page
+ * by page.  Three things it does one at a time all the same, and this file does them for many:
+ *
+ *   secondary MMUs   told once about the addresses of many folios (struct migrate_run)
+ *   large folios     PTEs are replaced in runs: one change of the counters of the folio, its
+ *                    mappings and its address space, and one flush (migrate_unmap_run())
+ *   kswapd           isolates more at a time where it can demote, so that the lists that it
+ *                    migrates, each of which is flushed for, are longer
+ *
+ * How many folios are unmapped at a time can be set (migrate_batch_full()).
+ *
+ * Runs.  A secondary MMU (KVM) that maps a page has to forget it before the page is unmapped, and
+ * may not map it again before the migration entry is in place; faults then wait for that.  For
+ * a virtual machine this costs a lock and an interrupt of all its CPUs.  So first all folios of
+ * a batch are locked and get their destinations.  Then, as long as they come from neighbouring
+ * addresses of one address space, the whole range is invalidated once, they are unmapped, and the
+ * invalidation ends - before anything is copied.  The order of the list decides what neighbours
+ * are; it need not be sorted, but pages of the run make up at least half of the range, lest
+ * secondary MMUs lose what does not move.
+ *
+ * Between beginning and end nothing is allocated and no lock is waited for but spinlocks, as
+ * within the one invalidation for each folio that there is otherwise:
+ *
+ *  - The rmap lock that all folios of the run have in common is held for reading.  It is only
+ *    tried for; where it is contended the folios are unmapped one by one.
+ *  - That lock keeps the address space and its mappings, and keeps others from subscribing to its
+ *    invalidations meanwhile, who would see an end without a beginning (mm_take_all_locks()).
+ *  - A folio belongs to a run only if exactly one mapping of it is seen by secondary MMUs.  So
+ *    there is never an invalidation of another address space within.
+ *  - A folio that could not be unmapped is restored after the end, because that takes the lock.
+ *
+ * vCPUs that touch what is being unmapped retry until the end, and who wants the lock for writing
+ * waits.  So a run has MIGRATE_RUN_PAGES at most, and ends early if somebody waits for the lock or
+ * the CPU; and folios with many mappings are in none.  Looking for runs takes a walk over the
+ * mappings of each folio.  Where there is none, that is tried ever more seldom (MIGRATE_RUN_SKIP).
+ *
+ * Invariants: each beginning has its end; what a walk finds of a run was invalidated, or is
+ * invalidated for itself (migrate_run_covers()); with more than one folio locked nobody waits for
+ * another folio.
+ *
+ * Cost when off: a test of a pointer for each mapping of a folio, and a no-op for each PTE.
+ */
+
+#define pr_fmt(fmt) "migrate_batch: " fmt
+
+#include <linux/debugfs.h>
+#include <linux/hugetlb.h>
+#include <linux/kobject.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
+#include <linux/pagemap.h>
+#include <linux/rmap.h>
+#include <linux/sched.h>
+#include <linux/seq_file.h>
+#include <linux/swapops.h>
+#include <linux/sysfs.h>
+#include <linux/userfaultfd_k.h>
+
+#include <asm/tlbflush.h>
+
+#include <trace/events/migrate.h>
+
+#include "internal.h"
+#include "migrate_batch.h"
+
+/* Base pages of a run, at most; or one folio */
+#define MIGRATE_RUN_PAGES	256
+
+/* Mappings of a folio of a run, at most */
+#define MIGRATE_RUN_VMAS	32
+
+/* Folios for which no run is looked for, at most, after it was in vain */
+#define MIGRATE_RUN_SKIP	64
+
+/* PTEs that are replaced at a time; their values are on the stack */
+#define MIGRATE_RUN_PTES	32
+
+#define MIGRATE_DEFAULT_FOLIOS	512
+#define MIGRATE_DEFAULT_BYTES	(512UL << PAGE_SHIFT)
+#define MIGRATE_MAX_FOLIOS	16384
+#define MIGRATE_MAX_BYTES	(1UL << 30)
+
+DEFINE_STATIC_KEY_FALSE(migrate_batch_key);
+
+static unsigned int migrate_max_folios = MIGRATE_DEFAULT_FOLIOS;
+static unsigned long migrate_max_bytes = MIGRATE_DEFAULT_BYTES;
+
+enum migrate_batch_fault {
+	MIGRATE_FAULT_HULL,		/* a run is not invalidated */
+	MIGRATE_FAULT_FLUSH,		/* PTEs of a run are not flushed */
+	MIGRATE_FAULT_EXCLUSIVE,	/* pages of a run are no longer exclusive */
+	MIGRATE_FAULT_DIRTY,		/* a run loses its Dirty and soft-dirty bits */
+	NR_MIGRATE_FAULTS
+};
+
+#ifdef CONFIG_MIGRATE_BATCH_DEBUG
+static bool migrate_batch_faults[NR_MIGRATE_FAULTS];
+static atomic_long_t migrate_batch_flushes[MR_TYPES];
+#endif
+
+static bool migrate_fault(enum migrate_batch_fault fault)
+{
+#ifdef CONFIG_MIGRATE_BATCH_DEBUG
+	return READ_ONCE(migrate_batch_faults[fault]);
+#else
+	return false;
+#endif
+}
+
+/**
+ * migrate_batch_flushing - a batch is about to flush the TLBs
+ * @reason:	of the migration
+ *
+ * Debug kernels count who flushes how often: /sys/kernel/debug/migrate_batch/flushes.
+ *
+ * Context: any.
+ */
+void migrate_batch_flushing(int reason)
+{
+#ifdef CONFIG_MIGRATE_BATCH_DEBUG
+	if (current->tlb_ubc.flush_required)
+		atomic_long_inc(&migrate_batch_flushes[reason]);
+#endif
+}
+
+/**
+ * migrate_batch_full - are there enough folios for one batch of migrate_pages()?
+ * @nr_folios:	so far
+ * @nr_pages:	base pages that they have
+ *
+ * Context: any.
+ * Return: whether.
+ */
+bool migrate_batch_full(int nr_folios, long nr_pages)
+{
+	return nr_folios >= READ_ONCE(migrate_max_folios) ||
+	       nr_pages >= READ_ONCE(migrate_max_bytes) >> PAGE_SHIFT;
+}
+
+/* The mappings of a folio that secondary MMUs may know */
+struct migrate_seen {
+	struct mm_struct *mm;
+	unsigned long start;
+	unsigned long end;
+	int nr;
+	int vmas;
+};
+
+static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
+			    unsigned long address, void *arg)
+{
+	struct migrate_seen *seen = arg;
+
+	if (++seen->vmas > MIGRATE_RUN_VMAS) {
+		seen->nr = 0;
+		return false;
+	}
+	if (!mm_has_notifiers(vma->vm_mm))
+		return true;
+	seen->mm = vma->vm_mm;
+	seen->start = address;
+	seen->end = min(address + folio_size(folio), vma->vm_end);
+	/* With two, the folio has to be unmapped on its own. */
+	return ++seen->nr < 2;
+}
+
+/* Returns whether exactly one mapping is known to secondary MMUs. */
+static bool migrate_see(struct folio *folio, struct migrate_seen *seen)
+{
+	struct rmap_walk_control rwc = {
+		.rmap_one = migrate_see_one,
+		.arg = seen,
+	};
+
+	seen->nr = 0;
+	seen->vmas = 0;
+	rmap_walk_locked(folio, &rwc);
+	return seen->nr == 1;
+}
+
+/* Has @folio the rmap lock that the run holds? */
+static bool migrate_run_same_lock(const struct migrate_run *run, struct folio *folio)
+{
+	if (__folio_test_movable(folio) || !folio_mapped(folio) || folio_test_ksm(folio))
+		return false;
+	if (folio_test_anon(folio))
+		return run->anon_vma && folio_anon_vma(folio)->root == run->anon_vma->root;
+	return run->mapping && folio_mapping(folio) == run->mapping;
+}
+
+static bool migrate_run_trylock(struct migrate_run *run, struct folio *folio)
+{
+	run->anon_vma = NULL;
+	run->mapping = NULL;
+	if (__folio_test_movable(folio) || !folio_mapped(folio) || folio_test_ksm(folio))
+		return false;
+
+	/* As long as it is locked and mapped, its anon_vma or mapping stays. */
+	if (folio_test_anon(folio)) {
+		struct anon_vma *anon_vma = folio_anon_vma(folio);
+
+		if (anon_vma_trylock_read(anon_vma))
+			run->anon_vma = anon_vma;
+	} else {
+		struct address_space *mapping = folio_mapping(folio);
+
+		if (mapping && i_mmap_trylock_read(mapping))
+			run->mapping = mapping;
+	}
+	return run->anon_vma || run->mapping;
+}
+
+static void migrate_run_unlock(struct migrate_run *run)
+{
+	if (run->anon_vma)
+		anon_vma_unlock_read(run->anon_vma);
+	else
+		i_mmap_unlock_read(run->mapping);
+}
+
+static bool migrate_run_awaited(struct migrate_run *run)
+{
+	return need_resched() || rwsem_is_contended(run->anon_vma ? &run->anon_vma->root->rwsem :
+						    &run->mapping->i_mmap_rwsem);
+}
+
+/* Would the run be as dense as it must be with one more folio? */
+static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *pages,
+			       const struct migrate_seen *more)
+{
+	unsigned long new_start = min(*start, more->start);
+	unsigned long new_end = max(*end, more->end);
+	long new_pages = *pages + ((more->end - more->start) >> PAGE_SHIFT);
+
+	if (new_pages > MIGRATE_RUN_PAGES ||
+	    2 * new_pages < (new_end - new_start) >> PAGE_SHIFT)
+		return false;
+	*start = new_start;
+	*end = new_end;
+	*pages = new_pages;
+	return true;
+}
+
+/* Begin a run with @folio.  Returns false if there is none of two folios at least. */
+static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
+			      struct folio *folio)
+{
+	struct migrate_seen seen;
+	unsigned long start, end;
+	int nr = 1;
+	long pages;
+
+	if (list_is_last(&folio->lru, folios) || !migrate_run_trylock(run, folio))
+		return false;
+	if (!migrate_see(folio, &seen)) {
+		migrate_run_unlock(run);
+		return false;
+	}
+	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, seen.mm, 0, 0);
+	start = seen.start;
+	end = seen.end;
+	pages = (end - start) >> PAGE_SHIFT;
+	list_for_each_entry_continue(folio, folios, lru) {
+		if (pages >= MIGRATE_RUN_PAGES || !migrate_run_same_lock(run, folio) ||
+		    !migrate_see(folio, &seen) || seen.mm != run->range.mm ||
+		    !migrate_run_extend(&start, &end, &pages, &seen))
+			break;
+		nr++;
+	}
+	if (nr == 1) {
+		migrate_run_unlock(run);
+		return false;
+	}
+	run->end = &folio->lru;
+	run->range.start = start;
+	run->range.end = end;
+	run->begun = true;
+	run->told = !migrate_fault(MIGRATE_FAULT_HULL);
+	if (run->told)
+		mmu_notifier_invalidate_range_start(&run->range);
+	return true;
+}
+
+/**
+ * __migrate_run_next - before a folio is unmapped: end the run that it is not part of, or begin one
+ * @run:	that is being unmapped; zeroed before the first folio
+ * @folios:	list of locked folios that are going to be unmapped in this order
+ * @folio:	the next of them
+ *
+ * If the run is not begun afterwards, the folio has to be unmapped on its own.
+ *
+ * Context: may sleep as far as secondary MMUs do when they are told; all folios are locked.
+ */
+void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struct folio *folio)
+{
+	if (run->begun) {
+		if (run->end != &folio->lru && !migrate_run_awaited(run))
+			return;
+		__migrate_run_end(run);
+		cond_resched();
+	}
+	if (run->skip) {
+		run->skip--;
+		return;
+	}
+	if (migrate_run_begin(run, folios, folio))
+		run->vain = 0;
+	else
+		run->skip = run->vain = clamp(2 * run->vain, 1, MIGRATE_RUN_SKIP);
+}
+
+/**
+ * __migrate_run_end - see migrate_run_end()
+ * @run: that is begun
+ */
+void __migrate_run_end(struct migrate_run *run)
+{
+	if (run->told)
+		mmu_notifier_invalidate_range_end(&run->range);
+	run->begun = false;
+	migrate_run_unlock(run);
+}
+
+/* PTEs of @folio from @ptep on that are alike for what the folio knows of them */
+static int migrate_unmap_length(struct folio *folio, struct vm_area_struct *vma,
+				unsigned long address, pte_t *ptep, pte_t pte)
+{
+	unsigned long end = min(pmd_addr_end(address, vma->vm_end), vma->vm_end);
+	struct page *page = pfn_to_page(pte_pfn(pte));
+	unsigned long mask = folio_test_anon(folio) ? BIT(PG_anon_exclusive) : 0;
+	unsigned long flags = page->flags & mask;
+	int i, nr;
+
+	nr = folio_pte_batch(folio, address, ptep, pte, (end - address) >> PAGE_SHIFT,
+			     FPB_IGNORE_DIRTY | FPB_IGNORE_SOFT_DIRTY, NULL, NULL, NULL);
+#ifdef CONFIG_MEMORY_FAILURE
+	mask |= BIT(PG_hwpoison);
+#endif
+	for (i = 0; i < nr; i++)
+		if ((page[i].flags & mask) != flags)
+			break;
+	return i;
+}
+
+/* The migration entry that takes the place of a PTE */
+static pte_t migrate_entry(struct page *page, pte_t pte, bool exclusive)
+{
+	swp_entry_t entry;
+	pte_t new;
+
+	if (pte_write(pte))
+		entry = make_writable_migration_entry(page_to_pfn(page));
+	else if (exclusive)
+		entry = make_readable_exclusive_migration_entry(page_to_pfn(page));
+	else
+		entry = make_readable_migration_entry(page_to_pfn(page));
+	if (pte_young(pte))
+		entry = make_migration_entry_young(entry);
+	if (pte_dirty(pte) && !migrate_fault(MIGRATE_FAULT_DIRTY))
+		entry = make_migration_entry_dirty(entry);
+	new = swp_entry_to_pte(entry);
+	if (pte_soft_dirty(pte) && !migrate_fault(MIGRATE_FAULT_DIRTY))
+		new = pte_swp_mksoft_dirty(new);
+	if (pte_uffd_wp(pte))
+		new = pte_swp_mkuffd_wp(new);
+	return new;
+}
+
+/* By how much the migration entries of two consecutive pages differ: by their offset */
+static unsigned long migrate_entry_step(struct page *page)
+{
+	pte_t pte = swp_entry_to_pte(make_readable_migration_entry(page_to_pfn(page)));
+
+	return pte_val(pte_next_swp_offset(pte)) - pte_val(pte);
+}
+
+/*
+ * Replace some PTEs that are alike.  Each entry gets what its own PTE had, because hardware may set
+ * Accessed and Dirty bits until that is cleared.  Returns -EBUSY if the folio is pinned; then
+ * nothing was changed.
+ */
+static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
+			      struct vm_area_struct *vma, unsigned long address, pte_t *ptep,
+			      int nr)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pte_t old[MIGRATE_RUN_PTES], new;
+	pte_t any = ptep_get(ptep);
+	struct page *page = pfn_to_page(pte_pfn(any));
+	bool exclusive = folio_test_anon(folio) && PageAnonExclusive(page);
+	unsigned long step = migrate_entry_step(page);
+	int i;
+
+	for (i = 0; i < nr; i++) {
+		old[i] = ptep_get_and_clear(mm, address + i * PAGE_SIZE, ptep + i);
+		if (pte_dirty(old[i]))
+			any = pte_mkdirty(any);
+	}
+	if (!migrate_fault(MIGRATE_FAULT_FLUSH))
+		migrate_unmap_flush(unmap, vma, address, address + nr * PAGE_SIZE, any);
+
+	/* As one PTE has it: clear, look for pins, no longer exclusive, set. */
+	if (exclusive && folio_try_share_anon_rmap_pte(folio, page)) {
+		for (i = 0; i < nr; i++)
+			set_pte_at(mm, address + i * PAGE_SIZE, ptep + i, old[i]);
+		return -EBUSY;
+	}
+	if (exclusive) {
+		for (i = 1; i < nr; i++)
+			ClearPageAnonExclusive(page + i);
+		/* Pairs with smp_rmb() in gup_must_unshare(): before an entry can be seen. */
+		smp_mb__after_atomic();
+	}
+
+	if (pte_dirty(any))
+		folio_mark_dirty(folio);
+	for (i = 0; i < nr; i++) {
+		if (i && pte_same(old[i], pte_next_pfn(old[i - 1])))
+			new = __pte(pte_val(new) + step);
+		else
+			new = migrate_entry(page + i, old[i], exclusive);
+		VM_BUG_ON_PAGE(pte_write(old[i]) && folio_test_anon(folio) && !exclusive,
+			       page + i);
+		set_pte_at(mm, address + i * PAGE_SIZE, ptep + i, new);
+		trace_set_migration_pte(address + i * PAGE_SIZE, pte_val(new), folio_order(folio));
+	}
+	return 0;
+}
+
+/**
+ * migrate_unmap_run - replace several PTEs of a large folio by migration entries
+ * @unmap:	how the folio is unmapped
+ * @folio:	that is unmapped; locked
+ * @vma:	where
+ * @pvmw:	at the first of the PTEs; it is moved to the last
+ *
+ * They are PTEs of consecutive pages, all of them exclusive or none.  The folio is told once for
+ * all of them.  If it were told for a part, it would count as partially mapped, and be split when
+ * it moves again.
+ *
+ * Context: under the page-table lock.
+ * Return: how many were replaced, 0 if it has to be done one by one, or -EBUSY if the folio is
+ * pinned and nothing was changed.
+ */
+int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
+		      struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)
+{
+	unsigned long address = pvmw->address;
+	pte_t *ptep = pvmw->pte;
+	pte_t first = ptep_get(ptep);
+	int done, nr, some, err = 0;
+
+	/* What is special takes the way of a single PTE. */
+	if (!pte_present(first) || (vma->vm_flags & VM_LOCKED) || userfaultfd_armed(vma) ||
+	    folio_is_zone_device(folio))
+		return 0;
+	nr = migrate_unmap_length(folio, vma, address, ptep, first);
+	if (nr < 2)
+		return 0;
+
+	flush_cache_range(vma, address, address + nr * PAGE_SIZE);
+	update_hiwater_rss(vma->vm_mm);
+	for (done = 0; done < nr && !err; done += some) {
+		some = min(nr - done, MIGRATE_RUN_PTES);
+		err = migrate_unmap_ptes(unmap, folio, vma, address + done * PAGE_SIZE,
+					 ptep + done, some);
+		if (err)
+			some = 0;
+	}
+	if (!done)
+		return err;
+	folio_remove_rmap_ptes(folio, pfn_to_page(pte_pfn(first)), done, vma);
+	folio_put_refs(folio, done);
+
+	pvmw->address += (done - 1) * PAGE_SIZE;
+	pvmw->pte += done - 1;
+	return done;
+}
+
+/* Migration entries from @ptep on that differ in their pages only, which are consecutive */
+static int migrate_restore_length(pte_t *ptep, pte_t pte, int max)
+{
+	unsigned long step = pte_val(pte_next_swp_offset(pte)) - pte_val(pte);
+	int nr;
+
+	for (nr = 1; nr < max; nr++) {
+		pte = __pte(pte_val(pte) + step);
+		if (!pte_same(ptep_get(ptep + nr), pte))
+			break;
+	}
+	return nr;
+}
+
+/* The PTE that takes the place of a migration entry */
+static pte_t migrate_pte(struct folio *folio, struct page *page, struct vm_area_struct *vma,
+			 pte_t old)
+{
+	swp_entry_t entry = pte_to_swp_entry(old);
+	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
+
+	if (!is_migration_entry_young(entry))
+		pte = pte_mkold(pte);
+	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
+		pte = pte_mkdirty(pte);
+	if (pte_swp_soft_dirty(old))
+		pte = pte_mksoft_dirty(pte);
+	else
+		pte = pte_clear_soft_dirty(pte);
+	if (is_writable_migration_entry(entry))
+		pte = pte_mkwrite(pte, vma);
+	else if (pte_swp_uffd_wp(old))
+		pte = pte_mkuffd_wp(pte);
+	return pte;
+}
+
+/**
+ * migrate_restore_run - replace several migration entries of a large folio by PTEs
+ * @src:	folio that the entries are of
+ * @dst:	folio that the PTEs are going to map, large; locked
+ * @vma:	where
+ * @pvmw:	at the first of the entries; it is moved to the last
+ *
+ * Context: under the page-table lock.
+ * Return: how many were replaced, or 0 if it has to be done one by one.
+ */
+int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
+			struct page_vma_mapped_walk *pvmw)
+{
+	unsigned long address = pvmw->address;
+	unsigned long end = min(pmd_addr_end(address, vma->vm_end), vma->vm_end);
+	pte_t *ptep = pvmw->pte;
+	pte_t old = ptep_get(ptep), pte;
+	swp_entry_t entry = pte_to_swp_entry(old);
+	rmap_t flags = RMAP_NONE;
+	struct page *page;
+	unsigned long idx;
+	int i, nr;
+
+	if (!is_migration_entry(entry) || (vma->vm_flags & VM_LOCKED) ||
+	    userfaultfd_armed(vma) || folio_is_zone_device(dst))
+		return 0;
+	idx = swp_offset_pfn(entry) - folio_pfn(src);
+	page = folio_page(dst, idx);
+	nr = min_t(unsigned long, (end - address) >> PAGE_SHIFT, folio_nr_pages(dst) - idx);
+	nr = migrate_restore_length(ptep, old, nr);
+	if (nr < 2)
+		return 0;
+
+	folio_ref_add(dst, nr);
+	if (folio_test_anon(dst)) {
+		if (!is_readable_migration_entry(entry) &&
+		    !migrate_fault(MIGRATE_FAULT_EXCLUSIVE))
+			flags |= RMAP_EXCLUSIVE;
+		folio_add_anon_rmap_ptes(dst, page, nr, vma, address, flags);
+	} else {
+		folio_add_file_rmap_ptes(dst, page, nr, vma);
+	}
+	pte = migrate_pte(dst, page, vma, old);
+	set_ptes(vma->vm_mm, address, ptep, pte, nr);
+	for (i = 0; i < nr && trace_remove_migration_pte_enabled(); i++) {
+		trace_remove_migration_pte(address + i * PAGE_SIZE, pte_val(pte),
+					   folio_order(dst));
+		pte = pte_next_pfn(pte);
+	}
+	update_mmu_cache_range(NULL, vma, address, ptep, nr);
+
+	pvmw->address += (nr - 1) * PAGE_SIZE;
+	pvmw->pte += nr - 1;
+	return nr;
+}
+
+static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", static_key_enabled(&migrate_batch_key));
+}
+
+static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
+			     size_t count)
+{
+	bool on;
+	int err = kstrtobool(buf, &on);
+
+	if (err)
+		return err;
+	if (on)
+		static_branch_enable(&migrate_batch_key);
+	else
+		static_branch_disable(&migrate_batch_key);
+	return count;
+}
+static struct kobj_attribute enabled_attr = __ATTR_RW(enabled);
+
+static ssize_t max_folios_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(migrate_max_folios));
+}
+
+static ssize_t max_folios_store(struct kobject *kobj, struct kobj_attribute *attr,
+				const char *buf, size_t count)
+{
+	unsigned int folios;
+	int err = kstrtouint(buf, 0, &folios);
+
+	if (err)
+		return err;
+	if (!folios || folios > MIGRATE_MAX_FOLIOS)
+		return -EINVAL;
+	WRITE_ONCE(migrate_max_folios, folios);
+	return count;
+}
+static struct kobj_attribute max_folios_attr = __ATTR_RW(max_folios);
+
+static ssize_t max_bytes_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%lu\n", READ_ONCE(migrate_max_bytes));
+}
+
+static ssize_t max_bytes_store(struct kobject *kobj, struct kobj_attribute *attr,
+			       const char *buf, size_t count)
+{
+	char *end;
+	unsigned long bytes = memparse(buf, &end);
+
+	if (end == buf || (*end && *end != '\n') || bytes < PAGE_SIZE ||
+	    bytes > MIGRATE_MAX_BYTES)
+		return -EINVAL;
+	WRITE_ONCE(migrate_max_bytes, bytes);
+	return count;
+}
+static struct kobj_attribute max_bytes_attr = __ATTR_RW(max_bytes);
+
+static struct attribute *migrate_batch_attrs[] = {
+	&enabled_attr.attr,
+	&max_folios_attr.attr,
+	&max_bytes_attr.attr,
+	NULL
+};
+
+static const struct attribute_group migrate_batch_attr_group = {
+	.name = "migrate_batch",
+	.attrs = migrate_batch_attrs,
+};
+
+#ifdef CONFIG_MIGRATE_BATCH_DEBUG
+static int flushes_show(struct seq_file *m, void *unused)
+{
+	int reason;
+
+	for (reason = 0; reason < MR_TYPES; reason++)
+		seq_printf(m, "%s %ld\n", migrate_reason_names[reason],
+			   atomic_long_read(&migrate_batch_flushes[reason]));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(flushes);
+
+static void migrate_batch_debug_init(void)
+{
+	struct dentry *dir = debugfs_create_dir("migrate_batch", NULL);
+	bool *faults = migrate_batch_faults;
+
+	debugfs_create_bool("fault_hull", 0600, dir, &faults[MIGRATE_FAULT_HULL]);
+	debugfs_create_bool("fault_flush", 0600, dir, &faults[MIGRATE_FAULT_FLUSH]);
+	debugfs_create_bool("fault_exclusive", 0600, dir, &faults[MIGRATE_FAULT_EXCLUSIVE]);
+	debugfs_create_bool("fault_dirty", 0600, dir, &faults[MIGRATE_FAULT_DIRTY]);
+	debugfs_create_file("flushes", 0400, dir, NULL, &flushes_fops);
+}
+#else
+static void migrate_batch_debug_init(void)
+{
+}
+#endif
+
+static int __init migrate_batch_init(void)
+{
+	migrate_batch_debug_init();
+	return sysfs_create_group(mm_kobj, &migrate_batch_attr_group);
+}
+late_initcall(migrate_batch_init);
