@@ -14,7 +14,7 @@ struct migrate_unmap;
 struct page_vma_mapped_walk;
 
 /* Base pages that kswapd isolates at a time if it can demote them; else MIN_LRU_BATCH */
-#define MIGRATE_DEMOTE_PAGES	256
+#define MIGRATE_DEMOTE_PAGES	512
 
 #ifdef CONFIG_MIGRATE_BATCH
 

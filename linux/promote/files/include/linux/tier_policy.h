@@ -105,22 +105,20 @@ static inline unsigned int tier_unmap_flags(new_folio_t *alloc, struct folio *ds
 /**
  * tier_may_unmap - does a VMA allow that a folio is promoted?
  * @vma:   that maps some of the folio
- * @addr:  the first of these mappings; one answer stands for all
+ * @addr:  one of these mappings
  * @folio: locked
  * @flags: of try_to_migrate()
- * @asked: false at first
  *
  * A nop while nothing can be promoted.
  *
  * Context: an rmap walk, under the page-table lock.
- * Return: true if it does, or has been asked, or if this is no promotion.
+ * Return: true if it does, or if this is no promotion.
  */
 static inline bool tier_may_unmap(struct vm_area_struct *vma, unsigned long addr,
-				  struct folio *folio, unsigned int flags, bool *asked)
+				  struct folio *folio, unsigned int flags)
 {
-	if (!static_branch_unlikely(&tier_move_key) || *asked || !(flags & TTU_TIER_MASK))
+	if (!static_branch_unlikely(&tier_move_key) || !(flags & TTU_TIER_MASK))
 		return true;
-	*asked = true;
 	return __tier_may_unmap(vma, addr, folio, (flags >> TTU_TIER_SHIFT) - 1);
 }
 
@@ -151,7 +149,7 @@ static inline unsigned int tier_unmap_flags(new_folio_t *alloc, struct folio *ds
 }
 
 static inline bool tier_may_unmap(struct vm_area_struct *vma, unsigned long addr,
-				  struct folio *folio, unsigned int flags, bool *asked)
+				  struct folio *folio, unsigned int flags)
 {
 	return true;
 }
