@@ -3,40 +3,53 @@
  * Batched migration: what migrate_pages() still does for each page.
  *
  * migrate_pages() unmaps up to 512 pages, flushes the TLBs once, and then copies and restores page
- * by page.  Three things it does one at a time all the same, and this file does them for many:
+ * by page.  These things it does one at a time all the same, and this file does them for many:
  *
  *   secondary MMUs   told once about the addresses of many folios (struct migrate_run)
+ *   small folios     found through one lock of their rmap and one of their page table, instead of
+ *                    a walk for each (migrate_run_unmap(), migrate_run_restore())
  *   large folios     PTEs are replaced in runs: one change of the counters of the folio, its
  *                    mappings and its address space, and one flush (migrate_unmap_run())
+ *   destinations     of order 0 are allocated some at a time (migrate_bulk_alloc())
  *   kswapd           isolates more at a time where it can demote, so that the lists that it
  *                    migrates, each of which is flushed for, are longer
  *
  * How many folios are unmapped at a time can be set (migrate_batch_full()).
  *
- * Runs.  A secondary MMU (KVM) that maps a page has to forget it before the page is unmapped, and
- * may not map it again before the migration entry is in place; faults then wait for that.  For
- * a virtual machine this costs a lock and an interrupt of all its CPUs.  So first all folios of
- * a batch are locked and get their destinations.  Then, as long as they come from neighbouring
- * addresses of one address space, the whole range is invalidated once, they are unmapped, and the
- * invalidation ends - before anything is copied.  The order of the list decides what neighbours
- * are; it need not be sorted, but pages of the run make up at least half of the range, lest
- * secondary MMUs lose what does not move.
+ * Runs.  First all folios of a batch are locked and get their destinations.  Then those that
+ * follow each other in the list and have the rmap lock in common are unmapped with that lock held
+ * for reading.  The lock is only tried for; where it is contended they are unmapped one by one.  It
+ * keeps VMAs from coming and going.  Where there is but one that can map a small folio, its mapping
+ * is where that VMA has it, mostly in the page table that the folio before was in, and whose lock is
+ * held meanwhile.  (While mremap() moves page tables there are two.)
+ *
+ * Secondary MMUs.  A secondary MMU (KVM) that maps a page has to forget it before the page is
+ * unmapped, and may not map it again before the migration entry is in place; faults then wait for
+ * that.  For a virtual machine this costs a lock and an interrupt of all its CPUs.  As long as
+ * folios of a run come from neighbouring addresses of one address space, the whole range (the
+ * hull) is invalidated once, they are unmapped, and the invalidation ends - before anything is
+ * copied.  The order of the list decides what neighbours are; it need not be sorted, but pages of
+ * the run make up at least half of the hull, lest secondary MMUs lose what does not move.
  *
  * Between beginning and end nothing is allocated and no lock is waited for but spinlocks, as
  * within the one invalidation for each folio that there is otherwise:
  *
- *  - The rmap lock that all folios of the run have in common is held for reading.  It is only
- *    tried for; where it is contended the folios are unmapped one by one.
- *  - That lock keeps the address space and its mappings, and keeps others from subscribing to its
- *    invalidations meanwhile, who would see an end without a beginning (mm_take_all_locks()).
- *  - A folio belongs to a run only if exactly one mapping of it is seen by secondary MMUs.  So
+ *  - The rmap lock keeps the address space, and keeps others from subscribing to its invalidations
+ *    meanwhile, who would see an end without a beginning (mm_take_all_locks()).
+ *  - A folio belongs to a hull only if exactly one mapping of it is seen by secondary MMUs.  So
  *    there is never an invalidation of another address space within.
  *  - A folio that could not be unmapped is restored after the end, because that takes the lock.
  *
  * vCPUs that touch what is being unmapped retry until the end, and who wants the lock for writing
  * waits.  So a run has MIGRATE_RUN_PAGES at most, and ends early if somebody waits for the lock or
- * the CPU; and folios with many mappings are in none.  Looking for runs takes a walk over the
- * mappings of each folio.  Where there is none, that is tried ever more seldom (MIGRATE_RUN_SKIP).
+ * the CPU; and folios with many mappings begin none.  Looking for runs takes a walk over the
+ * mappings of a folio.  Where there is none, that is tried ever more seldom (MIGRATE_RUN_SKIP).
+ *
+ * Restoring.  Copied folios are restored in the same way, some at a time, so that tasks do not wait
+ * for all of the batch.  What maps a folio by then is what the rmap says; so it is asked for each.
+ *
+ * Locking order: folio locks, rmap lock, page-table lock.  Who holds a run's page-table lock does
+ * not sleep; it is dropped before anything else is done to a folio than replacing its entry.
  *
  * Invariants: each beginning has its end; what a walk finds of a run was invalidated, or is
  * invalidated for itself (migrate_run_covers()); with more than one folio locked nobody waits for
@@ -78,6 +91,9 @@
 
 /* Folios for which no run is looked for, at most, after it was in vain */
 #define MIGRATE_RUN_SKIP	64
+
+/* Pages that are allocated at a time */
+#define MIGRATE_BULK		32
 
 /* PTEs that are replaced at a time; their values are on the stack */
 #define MIGRATE_RUN_PTES	32
@@ -144,13 +160,65 @@ bool migrate_batch_full(int nr_folios, long nr_pages)
 	       nr_pages >= READ_ONCE(migrate_max_bytes) >> PAGE_SHIFT;
 }
 
-/* The mappings of a folio that secondary MMUs may know */
+/**
+ * migrate_bulk_alloc - get a destination for a small folio
+ * @spares:	pages that were allocated before; what is left is for migrate_bulk_free()
+ * @from:	list of the folios that are going to be migrated
+ * @src:	the next of them
+ * @mtc:	what the caller of migrate_pages() wants for all of them
+ *
+ * Context: may sleep as far as @mtc allows.
+ * Return: it, or NULL if it has to be allocated by itself.
+ */
+struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
+				 struct folio *src, const struct migration_target_control *mtc)
+{
+	struct folio *folio = src;
+	struct page *page;
+	int wanted = 1;
+
+	/* One node for all; alloc_migration_target() looks at the folio for what is not said. */
+	if (folio_test_large(src) || mtc->nid == NUMA_NO_NODE ||
+	    !(mtc->gfp_mask & __GFP_HIGHMEM))
+		return NULL;
+	if (list_empty(spares)) {
+		list_for_each_entry_continue(folio, from, lru)
+			if (folio_test_large(folio) || ++wanted == MIGRATE_BULK)
+				break;
+		if (wanted == 1)
+			return NULL;
+		alloc_pages_bulk_noprof(mtc->gfp_mask, mtc->nid, mtc->nmask, wanted, spares, NULL);
+	}
+	page = list_first_entry_or_null(spares, struct page, lru);
+	if (!page)
+		return NULL;
+	list_del(&page->lru);
+	return page_folio(page);
+}
+
+/**
+ * migrate_bulk_free - give back what no folio needed
+ * @spares: of migrate_bulk_alloc()
+ *
+ * Context: any.
+ */
+void migrate_bulk_free(struct list_head *spares)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, spares, lru) {
+		list_del(&page->lru);
+		__free_page(page);
+	}
+}
+
+/* The VMAs that may map a folio: how many; and of those that secondary MMUs may know */
 struct migrate_seen {
+	int vmas;
 	struct mm_struct *mm;
 	unsigned long start;
 	unsigned long end;
 	int nr;
-	int vmas;
 };
 
 static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
@@ -158,10 +226,8 @@ static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
 {
 	struct migrate_seen *seen = arg;
 
-	if (++seen->vmas > MIGRATE_RUN_VMAS) {
-		seen->nr = 0;
+	if (++seen->vmas > MIGRATE_RUN_VMAS)
 		return false;
-	}
 	if (!mm_has_notifiers(vma->vm_mm))
 		return true;
 	seen->mm = vma->vm_mm;
@@ -171,8 +237,7 @@ static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
 	return ++seen->nr < 2;
 }
 
-/* Returns whether exactly one mapping is known to secondary MMUs. */
-static bool migrate_see(struct folio *folio, struct migrate_seen *seen)
+static void migrate_see(struct folio *folio, struct migrate_seen *seen)
 {
 	struct rmap_walk_control rwc = {
 		.rmap_one = migrate_see_one,
@@ -182,13 +247,24 @@ static bool migrate_see(struct folio *folio, struct migrate_seen *seen)
 	seen->nr = 0;
 	seen->vmas = 0;
 	rmap_walk_locked(folio, &rwc);
-	return seen->nr == 1;
+}
+
+/* Can a folio be part of a hull? */
+static bool migrate_seen_once(const struct migrate_seen *seen)
+{
+	return seen->nr == 1 && seen->vmas <= MIGRATE_RUN_VMAS;
+}
+
+/* Can a folio that is locked be part of a run? */
+static bool migrate_run_takes(struct folio *folio)
+{
+	return !__folio_test_movable(folio) && folio_mapped(folio) && !folio_test_ksm(folio);
 }
 
 /* Has @folio the rmap lock that the run holds? */
-static bool migrate_run_same_lock(const struct migrate_run *run, struct folio *folio)
+static bool migrate_run_has_lock(const struct migrate_run *run, struct folio *folio)
 {
-	if (__folio_test_movable(folio) || !folio_mapped(folio) || folio_test_ksm(folio))
+	if (folio_test_ksm(folio))
 		return false;
 	if (folio_test_anon(folio))
 		return run->anon_vma && folio_anon_vma(folio)->root == run->anon_vma->root;
@@ -199,10 +275,8 @@ static bool migrate_run_trylock(struct migrate_run *run, struct folio *folio)
 {
 	run->anon_vma = NULL;
 	run->mapping = NULL;
-	if (__folio_test_movable(folio) || !folio_mapped(folio) || folio_test_ksm(folio))
-		return false;
 
-	/* As long as it is locked and mapped, its anon_vma or mapping stays. */
+	/* As long as it is locked, and mapped or about to be restored, its anon_vma stays. */
 	if (folio_test_anon(folio)) {
 		struct anon_vma *anon_vma = folio_anon_vma(folio);
 
@@ -223,6 +297,68 @@ static void migrate_run_unlock(struct migrate_run *run)
 		anon_vma_unlock_read(run->anon_vma);
 	else
 		i_mmap_unlock_read(run->mapping);
+}
+
+static void migrate_run_drop_ptl(struct migrate_run *run)
+{
+	if (run->ptep)
+		pte_unmap_unlock(run->ptep, run->ptl);
+	run->ptep = NULL;
+}
+
+/* The VMA that may map a small folio, if there is one only */
+static struct vm_area_struct *migrate_only_vma(struct folio *folio, pgoff_t pgoff)
+{
+	struct vm_area_struct *vma;
+
+	if (folio_test_anon(folio)) {
+		struct rb_root_cached *root = &folio_anon_vma(folio)->rb_root;
+		struct anon_vma_chain *avc;
+
+		avc = anon_vma_interval_tree_iter_first(root, pgoff, pgoff);
+		if (!avc || anon_vma_interval_tree_iter_next(avc, pgoff, pgoff))
+			return NULL;
+		return avc->vma;
+	}
+	vma = vma_interval_tree_iter_first(&folio_mapping(folio)->i_mmap, pgoff, pgoff);
+	if (!vma || vma_interval_tree_iter_next(vma, pgoff, pgoff))
+		return NULL;
+	return vma;
+}
+
+/*
+ * Where the only mapping of a small folio can be: sets the run's VMA and address, and locks the page
+ * table until the run needs another one.  NULL if there may be more, or it is something special.
+ */
+static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
+{
+	pgoff_t pgoff = folio_pgoff(folio);
+	struct vm_area_struct *vma;
+	unsigned long address;
+	pmd_t *pmd;
+
+	if (folio_test_large(folio) || folio_is_zone_device(folio))
+		return NULL;
+	vma = migrate_only_vma(folio, pgoff);
+	if (!vma || (vma->vm_flags & VM_LOCKED) || userfaultfd_armed(vma))
+		return NULL;
+	address = vma_address(vma, pgoff, 1);
+	if (address == -EFAULT)
+		return NULL;
+	if (run->ptep && run->vma == vma && !((run->address ^ address) & PMD_MASK) &&
+	    !spin_is_contended(run->ptl)) {
+		run->ptep += pte_index(address) - pte_index(run->address);
+		run->address = address;
+		return run->ptep;
+	}
+	migrate_run_drop_ptl(run);
+	pmd = mm_find_pmd(vma->vm_mm, address);
+	if (!pmd)
+		return NULL;
+	run->vma = vma;
+	run->address = address;
+	run->ptep = pte_offset_map_lock(vma->vm_mm, pmd, address, &run->ptl);
+	return run->ptep;
 }
 
 static bool migrate_run_awaited(struct migrate_run *run)
@@ -248,44 +384,64 @@ static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *p
 	return true;
 }
 
-/* Begin a run with @folio.  Returns false if there is none of two folios at least. */
-static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
-			      struct folio *folio)
+/* Invalidate the addresses of @folio, which was @seen, and of what follows in the list. */
+static void migrate_run_invalidate(struct migrate_run *run, struct list_head *folios,
+				   struct folio *folio, struct migrate_seen *seen)
 {
-	struct migrate_seen seen;
-	unsigned long start, end;
-	int nr = 1;
-	long pages;
+	unsigned long start = seen->start, end = seen->end;
+	long pages = (end - start) >> PAGE_SHIFT;
 
-	if (list_is_last(&folio->lru, folios) || !migrate_run_trylock(run, folio))
-		return false;
-	if (!migrate_see(folio, &seen)) {
-		migrate_run_unlock(run);
-		return false;
-	}
-	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, seen.mm, 0, 0);
-	start = seen.start;
-	end = seen.end;
-	pages = (end - start) >> PAGE_SHIFT;
+	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, seen->mm, 0, 0);
 	list_for_each_entry_continue(folio, folios, lru) {
-		if (pages >= MIGRATE_RUN_PAGES || !migrate_run_same_lock(run, folio) ||
-		    !migrate_see(folio, &seen) || seen.mm != run->range.mm ||
-		    !migrate_run_extend(&start, &end, &pages, &seen))
+		if (pages >= MIGRATE_RUN_PAGES || !migrate_run_takes(folio) ||
+		    !migrate_run_has_lock(run, folio))
 			break;
-		nr++;
-	}
-	if (nr == 1) {
-		migrate_run_unlock(run);
-		return false;
+		migrate_see(folio, seen);
+		if (!migrate_seen_once(seen) || seen->mm != run->range.mm ||
+		    !migrate_run_extend(&start, &end, &pages, seen))
+			break;
 	}
 	run->end = &folio->lru;
 	run->range.start = start;
 	run->range.end = end;
-	run->begun = true;
 	run->told = !migrate_fault(MIGRATE_FAULT_HULL);
 	if (run->told)
 		mmu_notifier_invalidate_range_start(&run->range);
+}
+
+/* Begin a run with @folio, which is about to be unmapped.  Returns whether it makes sense. */
+static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
+			      struct folio *folio)
+{
+	struct migrate_seen seen;
+
+	if (list_is_last(&folio->lru, folios) || !migrate_run_takes(folio) ||
+	    !migrate_run_trylock(run, folio))
+		return false;
+	migrate_see(folio, &seen);
+	if (!migrate_seen_once(&seen) && (seen.nr || seen.vmas != 1)) {
+		migrate_run_unlock(run);
+		return false;
+	}
+	run->begun = true;
+	run->vma = NULL;
+	run->left = MIGRATE_RUN_PAGES;
+	run->end = NULL;
+	run->range.mm = NULL;
+	if (seen.nr)
+		migrate_run_invalidate(run, folios, folio, &seen);
 	return true;
+}
+
+/* Is a folio part of the run? */
+static bool migrate_run_goes_on(struct migrate_run *run, struct folio *folio)
+{
+	if (!run->begun || migrate_run_awaited(run))
+		return false;
+	if (run->end)
+		return run->end != &folio->lru;
+	run->left -= folio_nr_pages(folio);
+	return run->left >= 0 && migrate_run_takes(folio) && migrate_run_has_lock(run, folio);
 }
 
 /**
@@ -300,9 +456,9 @@ static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
  */
 void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struct folio *folio)
 {
+	if (migrate_run_goes_on(run, folio))
+		return;
 	if (run->begun) {
-		if (run->end != &folio->lru && !migrate_run_awaited(run))
-			return;
 		__migrate_run_end(run);
 		cond_resched();
 	}
@@ -322,8 +478,10 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
  */
 void __migrate_run_end(struct migrate_run *run)
 {
+	migrate_run_drop_ptl(run);
 	if (run->told)
 		mmu_notifier_invalidate_range_end(&run->range);
+	run->told = false;
 	run->begun = false;
 	migrate_run_unlock(run);
 }
@@ -383,28 +541,34 @@ static unsigned long migrate_entry_step(struct page *page)
 
 /*
  * Replace some PTEs that are alike.  Each entry gets what its own PTE had, because hardware may set
- * Accessed and Dirty bits until that is cleared.  Returns -EBUSY if the folio is pinned; then
- * nothing was changed.
+ * Accessed and Dirty bits until that is cleared.  Returns -EBUSY if the folio is pinned or may not
+ * be unmapped; then nothing was changed.
  */
 static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
 			      struct vm_area_struct *vma, unsigned long address, pte_t *ptep,
 			      int nr)
 {
 	struct mm_struct *mm = vma->vm_mm;
-	pte_t old[MIGRATE_RUN_PTES], new;
+	pte_t old[MIGRATE_RUN_PTES] __uninitialized, new;
 	pte_t any = ptep_get(ptep);
 	struct page *page = pfn_to_page(pte_pfn(any));
 	bool exclusive = folio_test_anon(folio) && PageAnonExclusive(page);
-	unsigned long step = migrate_entry_step(page);
+	unsigned long step = nr > 1 ? migrate_entry_step(page) : 0;
 	int i;
 
-	for (i = 0; i < nr; i++) {
-		old[i] = ptep_get_and_clear(mm, address + i * PAGE_SIZE, ptep + i);
-		if (pte_dirty(old[i]))
-			any = pte_mkdirty(any);
+	if (!folio_test_large(folio)) {
+		if (!migrate_unmap_clear(unmap, folio, vma, address, ptep, &any))
+			return -EBUSY;
+		old[0] = any;
+	} else {
+		for (i = 0; i < nr; i++) {
+			old[i] = ptep_get_and_clear(mm, address + i * PAGE_SIZE, ptep + i);
+			if (pte_dirty(old[i]))
+				any = pte_mkdirty(any);
+		}
+		if (!migrate_fault(MIGRATE_FAULT_FLUSH))
+			migrate_unmap_flush(unmap, vma, address, address + nr * PAGE_SIZE, any);
 	}
-	if (!migrate_fault(MIGRATE_FAULT_FLUSH))
-		migrate_unmap_flush(unmap, vma, address, address + nr * PAGE_SIZE, any);
 
 	/* As one PTE has it: clear, look for pins, no longer exclusive, set. */
 	if (exclusive && folio_try_share_anon_rmap_pte(folio, page)) {
@@ -466,7 +630,6 @@ int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 		return 0;
 
 	flush_cache_range(vma, address, address + nr * PAGE_SIZE);
-	update_hiwater_rss(vma->vm_mm);
 	for (done = 0; done < nr && !err; done += some) {
 		some = min(nr - done, MIGRATE_RUN_PTES);
 		err = migrate_unmap_ptes(unmap, folio, vma, address + done * PAGE_SIZE,
@@ -482,6 +645,38 @@ int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 	pvmw->address += (done - 1) * PAGE_SIZE;
 	pvmw->pte += done - 1;
 	return done;
+}
+
+/**
+ * __migrate_run_unmap - see migrate_run_unmap()
+ * @unmap:	how the folio is unmapped; has a run that is begun
+ * @folio:	that is unmapped
+ */
+bool __migrate_run_unmap(struct migrate_unmap *unmap, struct folio *folio)
+{
+	struct migrate_run *run = unmap->run;
+	struct page *page = &folio->page;
+	pte_t *ptep, pte;
+
+	ptep = PageHWPoison(page) ? NULL : migrate_run_find(run, folio);
+	if (!ptep)
+		goto alone;
+	if (mm_has_notifiers(run->vma->vm_mm) &&
+	    (run->range.mm != run->vma->vm_mm || run->address < run->range.start ||
+	     run->address >= run->range.end))
+		goto alone;
+	pte = ptep_get(ptep);
+	if (!pte_present(pte) || pte_pfn(pte) != folio_pfn(folio))
+		goto alone;
+
+	if (!migrate_unmap_ptes(unmap, folio, run->vma, run->address, ptep, 1)) {
+		folio_remove_rmap_pte(folio, page, run->vma);
+		folio_put(folio);
+	}
+	return true;
+alone:
+	migrate_run_drop_ptl(run);
+	return false;
 }
 
 /* Migration entries from @ptep on that differ in their pages only, which are consecutive */
@@ -574,6 +769,44 @@ int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_str
 	pvmw->address += (nr - 1) * PAGE_SIZE;
 	pvmw->pte += nr - 1;
 	return nr;
+}
+
+/**
+ * migrate_run_restore - replace the migration entry of a small folio
+ * @run:	that is being restored; zeroed before the first folio.  Its rmap lock is held
+ *		afterwards if it is begun.
+ * @src:	where the folio was
+ * @dst:	where it is; locked
+ *
+ * Context: any.
+ * Return: whether it is restored; if not, remove_migration_ptes() has to do it.
+ */
+bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct folio *dst)
+{
+	swp_entry_t entry;
+	pte_t *ptep, pte;
+
+	if (run->begun && !migrate_run_has_lock(run, dst))
+		migrate_run_end(run);
+	if (!run->begun) {
+		if (folio_test_ksm(dst) || !migrate_run_trylock(run, dst))
+			return false;
+		run->begun = true;
+	}
+	ptep = migrate_run_find(run, dst);
+	if (!ptep)
+		goto alone;
+	pte = ptep_get(ptep);
+	if (!is_swap_pte(pte))
+		goto alone;
+	entry = pte_to_swp_entry(pte);
+	if (!is_migration_entry(entry) || swp_offset_pfn(entry) != folio_pfn(src))
+		goto alone;
+	migrate_restore_pte(src, dst, run->vma, run->address, ptep, pte);
+	return true;
+alone:
+	migrate_run_drop_ptl(run);
+	return false;
 }
 
 static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)

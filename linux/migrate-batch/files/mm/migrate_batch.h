@@ -11,6 +11,7 @@
 
 struct anon_vma;
 struct migrate_unmap;
+struct migration_target_control;
 struct page_vma_mapped_walk;
 
 /* Base pages that kswapd isolates at a time if it can demote them; else MIN_LRU_BATCH */
@@ -26,31 +27,46 @@ static inline bool migrate_batch_on(void)
 }
 
 /**
- * struct migrate_run - folios that are unmapped under one invalidation of secondary MMUs
- * @range:	that was invalidated; valid while @begun
- * @anon_vma:	whose lock is held for reading, or NULL
- * @mapping:	whose lock is held for reading, or NULL
- * @end:	the first folio that does not belong to the run, or the head of the list
+ * struct migrate_run - folios that are unmapped or restored with one rmap lock held
+ * @begun:	the lock is held
+ * @anon_vma:	whose lock it is, or NULL
+ * @mapping:	whose lock it is, or NULL
+ * @ptep:	in a page table that is locked, or NULL
+ * @ptl:	the lock of that
+ * @vma:	that it is of
+ * @address:	that @ptep is for
+ * @range:	the hull, which secondary MMUs have been told about; none if its mm is NULL
+ * @told:	they have been; for debug switches
+ * @end:	the first folio that is not of the hull, or the head of the list
+ * @left:	base pages that it may still get
  * @vain:	folios to be skipped after the last time that no run was found
  * @skip:	of these, how many are left
- * @begun:	the run is not empty
- * @told:	secondary MMUs know; always, but for a debug switch
  *
  * Locking: on the stack of who has locked the folios.
  */
 struct migrate_run {
-	struct mmu_notifier_range range;
+	bool begun;
 	struct anon_vma *anon_vma;
 	struct address_space *mapping;
+	pte_t *ptep;
+	spinlock_t *ptl;
+	struct vm_area_struct *vma;
+	unsigned long address;
+	struct mmu_notifier_range range;
+	bool told;
 	struct list_head *end;
+	long left;
 	int vain;
 	int skip;
-	bool begun;
-	bool told;
 };
 
 void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struct folio *folio);
 void __migrate_run_end(struct migrate_run *run);
+bool __migrate_run_unmap(struct migrate_unmap *unmap, struct folio *folio);
+bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct folio *dst);
+struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
+				 struct folio *src, const struct migration_target_control *mtc);
+void migrate_bulk_free(struct list_head *spares);
 bool migrate_batch_full(int nr_folios, long nr_pages);
 void migrate_batch_flushing(int reason);
 int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
@@ -58,7 +74,12 @@ int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
 			struct page_vma_mapped_walk *pvmw);
 
-/* In rmap.c, which has what it needs */
+/* In rmap.c and migrate.c, which have what these need */
+bool migrate_unmap_clear(struct migrate_unmap *unmap, struct folio *folio,
+			 struct vm_area_struct *vma, unsigned long address, pte_t *ptep,
+			 pte_t *old);
+void migrate_restore_pte(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
+			 unsigned long address, pte_t *ptep, pte_t old);
 void migrate_unmap_flush(struct migrate_unmap *unmap, struct vm_area_struct *vma,
 			 unsigned long start, unsigned long end, pte_t pteval);
 
@@ -77,6 +98,22 @@ static inline bool migrate_run_covers(const struct migrate_run *run,
 {
 	return run && run->begun && run->range.mm == range->mm &&
 	       run->range.start <= range->start && range->end <= run->range.end;
+}
+
+/**
+ * migrate_run_unmap - unmap a folio that follows others of a run
+ * @run:	that is being unmapped, or NULL
+ * @unmap:	how the folio is unmapped
+ * @folio:	that is unmapped; locked
+ *
+ * Context: process; the page-table lock may be held afterwards, until migrate_run_end().
+ * Return: whether that was tried, in vain if it is still mapped; if not, its mappings have to be
+ * looked for.
+ */
+static inline bool migrate_run_unmap(const struct migrate_run *run, struct migrate_unmap *unmap,
+				     struct folio *folio)
+{
+	return run && run->begun && __migrate_run_unmap(unmap, folio);
 }
 
 /**
@@ -132,6 +169,18 @@ static inline bool migrate_run_covers(const struct migrate_run *run,
 	return false;
 }
 
+static inline bool migrate_run_unmap(const struct migrate_run *run, struct migrate_unmap *unmap,
+				     struct folio *folio)
+{
+	return false;
+}
+
+static inline bool migrate_run_restore(struct migrate_run *run, struct folio *src,
+				       struct folio *dst)
+{
+	return false;
+}
+
 static inline bool migrate_run_locked(const struct migrate_run *run)
 {
 	return false;
@@ -146,6 +195,14 @@ static inline bool migrate_batch_full(int nr_folios, long nr_pages)
 	return false;
 }
 
+static inline struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
+					       struct folio *src,
+					       const struct migration_target_control *mtc)
+{
+	return NULL;
+}
+
+static inline void migrate_bulk_free(struct list_head *spares) { }
 static inline void migrate_batch_flushing(int reason) { }
 
 static inline int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
