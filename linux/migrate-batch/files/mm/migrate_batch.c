@@ -111,7 +111,6 @@ static unsigned long migrate_max_bytes = MIGRATE_DEFAULT_BYTES;
 enum migrate_batch_fault {
 	MIGRATE_FAULT_HULL,		/* a run is not invalidated */
 	MIGRATE_FAULT_FLUSH,		/* PTEs of a run are not flushed */
-	MIGRATE_FAULT_EXCLUSIVE,	/* pages of a run are no longer exclusive */
 	MIGRATE_FAULT_DIRTY,		/* a run loses its Dirty and soft-dirty bits */
 	NR_MIGRATE_FAULTS
 };
@@ -750,8 +749,7 @@ int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_str
 
 	folio_ref_add(dst, nr);
 	if (folio_test_anon(dst)) {
-		if (!is_readable_migration_entry(entry) &&
-		    !migrate_fault(MIGRATE_FAULT_EXCLUSIVE))
+		if (!is_readable_migration_entry(entry))
 			flags |= RMAP_EXCLUSIVE;
 		folio_add_anon_rmap_ptes(dst, page, nr, vma, address, flags);
 	} else {
@@ -900,7 +898,6 @@ static void migrate_batch_debug_init(void)
 
 	debugfs_create_bool("fault_hull", 0600, dir, &faults[MIGRATE_FAULT_HULL]);
 	debugfs_create_bool("fault_flush", 0600, dir, &faults[MIGRATE_FAULT_FLUSH]);
-	debugfs_create_bool("fault_exclusive", 0600, dir, &faults[MIGRATE_FAULT_EXCLUSIVE]);
 	debugfs_create_bool("fault_dirty", 0600, dir, &faults[MIGRATE_FAULT_DIRTY]);
 	debugfs_create_file("flushes", 0400, dir, NULL, &flushes_fops);
 }
@@ -916,3 +913,7 @@ static int __init migrate_batch_init(void)
 	return sysfs_create_group(mm_kobj, &migrate_batch_attr_group);
 }
 late_initcall(migrate_batch_init);
+
+#ifdef CONFIG_MIGRATE_BATCH_KUNIT_TEST
+#include "migrate_batch_kunit.h"
+#endif

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Batched migration: memory of all kinds and folio sizes moves to and fro, and stays what it is.
+ *
+ * Each page has a pattern of its own, which changes from round to round.  All system calls that
+ * move pages are used.  What page tables know of a page (write protection by userfaultfd,
+ * soft-dirty) has to survive, and large folios have to stay large.
+ *
+ * While a switch in /sys/kernel/debug/migrate_batch/ is set these must fail: fault_dirty,
+ * memory.large.soft_dirty; fault_flush, memory.large.written.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../kselftest_harness.h"
+
+#define SYSFS		"/sys/kernel/mm/migrate_batch/"
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define NR_PAGES	2048UL
+#define LEN		(NR_PAGES * PAGE)
+#define ROUNDS		6
+#define WRITE_SECONDS	3
+#define SOFT_DIRTY	(1ULL << 55)
+#define UFFD_WP		(1ULL << 57)
+#define PFN_MASK	((1ULL << 55) - 1)
+
+static int write_file(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, value, strlen(value)) < 0)
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+static long read_number(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	long val = -1;
+
+	if (f && fscanf(f, "%ld", &val) != 1)
+		val = -1;
+	if (f)
+		fclose(f);
+	return val;
+}
+
+static uint64_t pagemap(const char *p)
+{
+	uint64_t entry = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+
+	if (pread(fd, &entry, 8, (unsigned long)p / PAGE * 8) != 8)
+		entry = 0;
+	close(fd);
+	return entry;
+}
+
+static uint64_t pattern(unsigned long page, int round)
+{
+	return (page + 1) * 0x9e3779b97f4a7c15 + round;
+}
+
+static void fill(char *p, unsigned long stride, int round)
+{
+	for (unsigned long i = 0; i < NR_PAGES; i += stride)
+		*(uint64_t *)(p + i * PAGE + i % 500 * 8) = pattern(i, round);
+}
+
+static unsigned long wrong(const char *p, unsigned long stride, int round)
+{
+	unsigned long n = 0;
+
+	for (unsigned long i = 0; i < NR_PAGES; i += stride)
+		n += *(uint64_t *)(p + i * PAGE + i % 500 * 8) != pattern(i, round);
+	return n;
+}
+
+/* How many pages are on a node? */
+static unsigned long count_on(char *p, int node)
+{
+	static void *pages[NR_PAGES];
+	static int status[NR_PAGES];
+	unsigned long n = 0;
+
+	for (unsigned long i = 0; i < NR_PAGES; i++)
+		pages[i] = p + i * PAGE;
+	syscall(SYS_move_pages, 0, NR_PAGES, pages, NULL, status, 0);
+	for (unsigned long i = 0; i < NR_PAGES; i++)
+		n += status[i] == node;
+	return n;
+}
+
+enum way { MOVE_PAGES, MBIND, MIGRATE_PAGES, NR_WAYS };
+
+static int move_to(char *p, int node, enum way way)
+{
+	static void *pages[NR_PAGES];
+	static int nodes[NR_PAGES], status[NR_PAGES];
+	unsigned long new = 1UL << node, old = 1UL << !node;
+
+	switch (way) {
+	case MOVE_PAGES:
+		for (unsigned long i = 0; i < NR_PAGES; i++) {
+			pages[i] = p + i * PAGE;
+			nodes[i] = node;
+		}
+		return syscall(SYS_move_pages, 0, NR_PAGES, pages, nodes, status, MPOL_MF_MOVE_ALL);
+	case MBIND:
+		if (syscall(SYS_mbind, p, LEN, MPOL_BIND, &new, 64UL, MPOL_MF_MOVE_ALL))
+			return -1;
+		return syscall(SYS_mbind, p, LEN, MPOL_DEFAULT, NULL, 0UL, 0);
+	default:
+		return syscall(SYS_migrate_pages, 0, 64UL, &old, &new);
+	}
+}
+
+/* Memory whose folios are --kb each, or mapped by PTEs if they are huge and @by_ptes */
+static char *map_folios(int kb, bool by_ptes)
+{
+	char path[96], *p, *start;
+
+	for (int size = 16; size <= 2048; size *= 2) {
+		snprintf(path, sizeof(path),
+			 "/sys/kernel/mm/transparent_hugepage/hugepages-%dkB/enabled", size);
+		write_file(path, size == kb ? "always" : "never");
+	}
+	p = mmap(NULL, LEN + 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	start = (char *)(((unsigned long)p + HUGE - 1) & ~(HUGE - 1));
+	munmap(p, start - p);
+	munmap(start + LEN, p + 2 * HUGE - start);
+	madvise(start, LEN, kb == 4 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	fill(start, 1, 0);
+	for (unsigned long i = 0; by_ptes && i < LEN; i += HUGE)
+		if (mprotect(start + i, PAGE, PROT_READ) ||
+		    mprotect(start + i, PAGE, PROT_READ | PROT_WRITE))
+			return NULL;
+	return start;
+}
+
+/* Are all folios as large as they were? */
+static unsigned long split_folios(const char *p, int kb)
+{
+	unsigned long each = kb / 4, n = 0;
+
+	for (unsigned long i = 0; i < NR_PAGES; i += each) {
+		uint64_t pfn = pagemap(p + i * PAGE) & PFN_MASK;
+
+		if (pfn % each)
+			n++;
+		else if ((pagemap(p + (i + each - 1) * PAGE) & PFN_MASK) != pfn + each - 1)
+			n++;
+	}
+	return n;
+}
+
+FIXTURE(memory)
+{
+	char *p;
+};
+
+FIXTURE_VARIANT(memory)
+{
+	int kb;
+	bool by_ptes;
+};
+
+FIXTURE_VARIANT_ADD(memory, small) { .kb = 4 };
+FIXTURE_VARIANT_ADD(memory, large) { .kb = 64 };
+FIXTURE_VARIANT_ADD(memory, huge_by_ptes) { .kb = 2048, .by_ptes = true };
+FIXTURE_VARIANT_ADD(memory, huge) { .kb = 2048 };
+
+FIXTURE_SETUP(memory)
+{
+	if (access("/sys/devices/system/node/node1", F_OK))
+		SKIP(return, "there is one node only");
+	if (access(SYSFS "enabled", W_OK))
+		SKIP(return, SYSFS "enabled cannot be written");
+	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	self->p = map_folios(variant->kb, variant->by_ptes);
+	ASSERT_NE(NULL, self->p);
+	ASSERT_EQ(0, move_to(self->p, 0, MOVE_PAGES));
+	ASSERT_EQ(NR_PAGES, count_on(self->p, 0));
+}
+
+FIXTURE_TEARDOWN(memory)
+{
+	if (self->p)
+		munmap(self->p, LEN);
+	write_file(SYSFS "enabled", "0");
+}
+
+/* One process's own memory, by all system calls; and large folios stay large. */
+TEST_F(memory, exclusive)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		int node = !(round & 1);
+
+		fill(self->p, 1, round);
+		ASSERT_LE(0, move_to(self->p, node, round % NR_WAYS));
+		ASSERT_EQ(NR_PAGES, count_on(self->p, node));
+		ASSERT_EQ(0, wrong(self->p, 1, round));
+	}
+	EXPECT_EQ(0, split_folios(self->p, variant->kb));
+}
+
+/* A child has the same pages, then has written every third, then is gone. */
+TEST_F(memory, forked)
+{
+	int pipe_to[2], pipe_from[2], status, round;
+	char c = 0;
+	pid_t pid;
+
+	fill(self->p, 1, 0);
+	ASSERT_EQ(0, pipe(pipe_to));
+	ASSERT_EQ(0, pipe(pipe_from));
+	pid = fork();
+	if (!pid) {
+		unsigned long bad = 0;
+
+		while (read(pipe_to[0], &c, 1) == 1 && c != 'q') {
+			bad += wrong(self->p, 1, 0);
+			if (c == 'w')
+				fill(self->p, 3, 0);
+			if (write(pipe_from[1], &c, 1) != 1)
+				break;
+		}
+		_exit(!!bad);
+	}
+	for (round = 0; round < ROUNDS; round++) {
+		c = round == 2 ? 'w' : 'r';
+		ASSERT_LE(0, move_to(self->p, !(round & 1), round % NR_WAYS));
+		ASSERT_EQ(1, write(pipe_to[1], &c, 1));
+		ASSERT_EQ(1, read(pipe_from[0], &c, 1));
+		ASSERT_EQ(0, wrong(self->p, 1, 0));
+	}
+	/* What the parent writes is not the child's. */
+	fill(self->p, 2, 7);
+	ASSERT_LE(0, move_to(self->p, 1, MOVE_PAGES));
+	c = 'r';
+	ASSERT_EQ(1, write(pipe_to[1], &c, 1));
+	ASSERT_EQ(1, read(pipe_from[0], &c, 1));
+	c = 'q';
+	ASSERT_EQ(1, write(pipe_to[1], &c, 1));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(0, wrong(self->p, 2, 7));
+	EXPECT_LE(0, move_to(self->p, 0, MIGRATE_PAGES));
+	EXPECT_EQ(0, wrong(self->p, 2, 7));
+}
+
+TEST_F(memory, mlocked)
+{
+	ASSERT_EQ(0, mlock(self->p, LEN));
+	for (int round = 0; round < ROUNDS; round++) {
+		int node = !(round & 1);
+
+		fill(self->p, 1, round);
+		ASSERT_LE(0, move_to(self->p, node, round % NR_WAYS));
+		ASSERT_EQ(NR_PAGES, count_on(self->p, node));
+		ASSERT_EQ(0, wrong(self->p, 1, round));
+	}
+	EXPECT_EQ(0, munlock(self->p, LEN));
+}
+
+/* Every other page was written; PTEs know which. */
+TEST_F(memory, soft_dirty)
+{
+	unsigned long lost = 0, more = 0;
+
+	for (int round = 0; round < 2; round++) {
+		ASSERT_EQ(0, write_file("/proc/self/clear_refs", "4"));
+		fill(self->p, 2, round);
+		ASSERT_LE(0, move_to(self->p, !round, MOVE_PAGES));
+		for (unsigned long i = 0; i < NR_PAGES; i++) {
+			bool dirty = pagemap(self->p + i * PAGE) & SOFT_DIRTY;
+
+			lost += !(i & 1) && !dirty;
+			/* One PMD has one bit. */
+			more += (i & 1) && dirty && (variant->kb < 2048 || variant->by_ptes);
+		}
+	}
+	EXPECT_EQ(0, lost);
+	EXPECT_EQ(0, more);
+}
+
+TEST_F(memory, uffd_wp)
+{
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
+	struct uffdio_register reg = {
+		.range = { (unsigned long)self->p, LEN },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	struct uffdio_writeprotect wp = {
+		.range = { (unsigned long)self->p, LEN / 2 },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	unsigned long bad = 0;
+
+	ASSERT_LE(0, uffd);
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_WRITEPROTECT, &wp));
+	for (int round = 0; round < ROUNDS; round++)
+		ASSERT_LE(0, move_to(self->p, !(round & 1), MOVE_PAGES));
+	for (unsigned long i = 0; i < NR_PAGES; i++)
+		bad += !!(pagemap(self->p + i * PAGE) & UFFD_WP) != (i < NR_PAGES / 2);
+	EXPECT_EQ(0, bad);
+	EXPECT_EQ(0, wrong(self->p, 1, 0));
+	close(uffd);
+}
+
+/* Pages come back from swap, and are still in the swap cache. */
+TEST_F(memory, swap_cache)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		int node = !(round & 1);
+
+		fill(self->p, 1, round);
+		if (madvise(self->p, LEN, MADV_PAGEOUT))
+			SKIP(return, "MADV_PAGEOUT: %s", strerror(errno));
+		ASSERT_EQ(0, wrong(self->p, 1, round));
+		ASSERT_LE(0, move_to(self->p, node, round % NR_WAYS));
+		ASSERT_EQ(NR_PAGES, count_on(self->p, node));
+		ASSERT_EQ(0, wrong(self->p, 1, round));
+	}
+}
+
+/* A pipe has references: what it has stays where it is, and everything else moves. */
+TEST_F(memory, referenced)
+{
+	struct iovec iov = { .iov_base = self->p + 64 * PAGE, .iov_len = 4 * PAGE };
+	unsigned long each = variant->kb / 4, held = 4 > each ? 4 : each;
+	uint64_t buf[4 * PAGE / 8];
+	int fds[2];
+
+	fill(self->p, 1, 3);
+	ASSERT_EQ(0, pipe(fds));
+	ASSERT_EQ(4 * PAGE, vmsplice(fds[1], &iov, 1, 0));
+	/* move_pages(2) goes no further than to what does not move. */
+	for (int round = 0; round < 3; round++) {
+		ASSERT_LE(0, move_to(self->p, 1, MIGRATE_PAGES));
+		ASSERT_EQ(NR_PAGES - held, count_on(self->p, 1));
+		ASSERT_EQ(0, wrong(self->p, 1, 3));
+	}
+	/* What is written now is seen through the pipe, as both have the same page. */
+	fill(self->p, 1, 4);
+	ASSERT_EQ(4 * PAGE, read(fds[0], buf, 4 * PAGE));
+	EXPECT_EQ(pattern(64, 4), buf[64 % 500]);
+	ASSERT_LE(0, move_to(self->p, 1, MIGRATE_PAGES));
+	EXPECT_EQ(NR_PAGES, count_on(self->p, 1));
+	EXPECT_EQ(0, wrong(self->p, 1, 4));
+	close(fds[0]);
+	close(fds[1]);
+}
+
+struct writer {
+	pthread_t thread;
+	char *p;
+	volatile bool stop;
+	uint64_t rounds;
+	unsigned long lost;
+};
+
+/* Each page has a counter.  A write through an old TLB entry gets lost. */
+static void *count_up(void *arg)
+{
+	struct writer *writer = arg;
+
+	while (!writer->stop) {
+		for (unsigned long i = 0; i < NR_PAGES; i += 4) {
+			volatile uint64_t *p = (uint64_t *)(writer->p + i * PAGE + 4000);
+
+			writer->lost += *p != writer->rounds;
+			*p = writer->rounds + 1;
+		}
+		writer->rounds++;
+	}
+	return NULL;
+}
+
+TEST_F(memory, written)
+{
+	struct writer writer = { .p = self->p };
+	time_t until = time(NULL) + WRITE_SECONDS;
+	int moves = 0;
+
+	for (unsigned long i = 0; i < NR_PAGES; i++)
+		*(uint64_t *)(self->p + i * PAGE + 4000) = 0;
+	ASSERT_EQ(0, pthread_create(&writer.thread, NULL, count_up, &writer));
+	for (; time(NULL) < until; moves++)
+		ASSERT_LE(0, move_to(self->p, !(moves & 1), moves % NR_WAYS));
+	writer.stop = true;
+	pthread_join(writer.thread, NULL);
+	EXPECT_LT(1, moves);
+	EXPECT_LT(1, writer.rounds);
+	EXPECT_EQ(0, writer.lost);
+}
+
+/* Shared memory, mapped twice; then by half of it, and in a file that is cut off. */
+TEST(shared)
+{
+	int fd = memfd_create("migrate", 0);
+	char *p, *q;
+
+	if (access(SYSFS "enabled", W_OK))
+		SKIP(return, SYSFS "enabled cannot be written");
+	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, ftruncate(fd, LEN));
+	p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	q = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, p);
+	ASSERT_NE(MAP_FAILED, q);
+	for (int round = 0; round < ROUNDS; round++) {
+		int node = !(round & 1);
+
+		fill(round & 1 ? q : p, 1, round);
+		ASSERT_LE(0, move_to(p, node, round % NR_WAYS));
+		ASSERT_EQ(NR_PAGES, count_on(p, node));
+		ASSERT_EQ(0, wrong(p, 1, round));
+		ASSERT_EQ(0, wrong(q, 1, round));
+		if (round == 2)
+			munmap(q + LEN / 2, LEN / 2);
+		if (round == 2)
+			q = p;
+	}
+	ASSERT_EQ(0, ftruncate(fd, LEN / 2));
+	EXPECT_LE(0, move_to(p, 1, MIGRATE_PAGES));
+	munmap(p, LEN);
+	close(fd);
+	write_file(SYSFS "enabled", "0");
+}
+
+/* Compaction, while a process allocates and frees */
+TEST(compaction)
+{
+	char *p;
+
+	if (access(SYSFS "enabled", W_OK))
+		SKIP(return, SYSFS "enabled cannot be written");
+	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	p = map_folios(4, false);
+	ASSERT_NE(NULL, p);
+	for (int round = 0; round < 4; round++) {
+		fill(p, 1, round);
+		/* Holes, that compaction fills */
+		for (unsigned long i = round; i < NR_PAGES; i += 4)
+			madvise(p + i * PAGE, PAGE, MADV_DONTNEED);
+		ASSERT_EQ(0, write_file("/proc/sys/vm/compact_memory", "1"));
+		for (unsigned long i = 0; i < NR_PAGES; i++) {
+			uint64_t *at = (uint64_t *)(p + i * PAGE + i % 500 * 8);
+
+			ASSERT_EQ(i % 4 == round ? 0 : pattern(i, round), *at);
+		}
+	}
+	munmap(p, LEN);
+	write_file(SYSFS "enabled", "0");
+}
+
+/* Batches of one, of some, and larger than it was; what is too large or too small is refused. */
+TEST(limits)
+{
+	static const char * const folios[] = { "1", "7", "4096" };
+	static const char * const bytes[] = { "4096", "100K", "64M" };
+	static const char * const bad[] = { "0", "-1", "x", "1T" };
+	char *p;
+
+	if (access(SYSFS "enabled", W_OK))
+		SKIP(return, SYSFS "enabled cannot be written");
+	for (unsigned int i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		EXPECT_NE(0, write_file(SYSFS "max_folios", bad[i])) TH_LOG("%s", bad[i]);
+		EXPECT_NE(0, write_file(SYSFS "max_bytes", bad[i])) TH_LOG("%s", bad[i]);
+	}
+	EXPECT_EQ(512, read_number(SYSFS "max_folios"));
+	EXPECT_EQ(512 * PAGE, read_number(SYSFS "max_bytes"));
+	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	p = map_folios(4, false);
+	ASSERT_NE(NULL, p);
+	for (int round = 0; round < 9; round++) {
+		ASSERT_EQ(0, write_file(SYSFS "max_folios", folios[round / 3]));
+		ASSERT_EQ(0, write_file(SYSFS "max_bytes", bytes[round % 3]));
+		fill(p, 1, round);
+		ASSERT_LE(0, move_to(p, !(round & 1), MOVE_PAGES));
+		ASSERT_EQ(NR_PAGES, count_on(p, !(round & 1)));
+		ASSERT_EQ(0, wrong(p, 1, round));
+	}
+	EXPECT_EQ(0, write_file(SYSFS "max_folios", "512"));
+	EXPECT_EQ(0, write_file(SYSFS "max_bytes", "2M"));
+	munmap(p, LEN);
+	write_file(SYSFS "enabled", "0");
+}
+
+TEST_HARNESS_MAIN
