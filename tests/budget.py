@@ -18,7 +18,11 @@ COLD_S = 42 * 60  # the same with nothing built
 UNIT_S = 60
 ROOM_S = 60  # tests of a room's own, kernels built
 # What a room has to itself; the others share boot/test_selftests.py.  Without a limit it is ROOM_S.
-ROOMS = {"migrc": ("boot/test_migrc_torture.py",), "zap-batch": ("boot/test_zap_selftest.py",)}
+ROOMS = {
+    "migrc": ("boot/test_migrc_torture.py",),
+    "migrate-batch": ("boot/test_migrate_batch.py",),
+    "zap-batch": ("boot/test_zap_selftest.py",),
+}
 # 18 programs, 22 rules that are broken, and four boots
 ROOM_LIMITS = {"migrc": 240}
 TIERS = ("unit", "boot")  # what `make test` runs

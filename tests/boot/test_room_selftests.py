@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
+import test_migrate_batch
 import test_migrc_torture
 import test_selftests
 import test_zap_selftest
@@ -37,6 +38,7 @@ ELSEWHERE = {
     "tier": _TIERING - _KMMSCAND,
     "kmmscand": _KMMSCAND,
     "migrc": set(test_migrc_torture.PROGRAMS),
+    "migrate_batch": {test_migrate_batch.TEST.name},
     "zap_batch": {test_zap_selftest.TEST.name},
 }
 # Those that are run here

@@ -170,8 +170,9 @@ def test_tier_selftests(
     kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
     programs = selftests.programs(kernel, *selftests.TIER)
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
-    # The debug kernel looks at batched unmapping, too, and tiershift is measured without.
-    prepare = "echo 1 > /sys/kernel/mm/zap_batch/enabled" if flavour == "debug" else "true"
+    # The debug kernel looks at other rooms, too, and tiershift is measured without.
+    others = "echo 1 | tee /sys/kernel/mm/zap_batch/enabled /sys/kernel/mm/migrate_batch/enabled"
+    prepare = others if flavour == "debug" else "true"
     cases = selftests.run_programs(kernel, programs, TIER, machine, out_dir, prepare=prepare)
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
     report(subtests, cases)

@@ -21,7 +21,8 @@
  * for reading.  The lock is only tried for; where it is contended they are unmapped one by one.  It
  * keeps VMAs from coming and going.  Where there is but one that can map a small folio, its mapping
  * is where that VMA has it, mostly in the page table that the folio before was in, and whose lock is
- * held meanwhile.  (While mremap() moves page tables there are two.)
+ * held meanwhile.  (While mremap() moves page tables there are two.  exec() moves those of its
+ * temporary stack within one VMA; that is left alone, as it is by a walk.)
  *
  * Secondary MMUs.  A secondary MMU (KVM) that maps a page has to forget it before the page is
  * unmapped, and may not map it again before the migration entry is in place; faults then wait for
@@ -186,7 +187,9 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *fro
 				break;
 		if (wanted == 1)
 			return NULL;
-		alloc_pages_bulk_noprof(mtc->gfp_mask, mtc->nid, mtc->nmask, wanted, spares, NULL);
+		/* What takes reclaim is for alloc_migration_target() to get. */
+		__alloc_pages_bulk((mtc->gfp_mask & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN,
+				   mtc->nid, mtc->nmask, wanted, spares, NULL);
 	}
 	page = list_first_entry_or_null(spares, struct page, lru);
 	if (!page)
@@ -305,6 +308,16 @@ static void migrate_run_drop_ptl(struct migrate_run *run)
 	run->ptep = NULL;
 }
 
+/*
+ * PTEs in such VMAs are left to walks.  exec() moves the page tables of its temporary stack within
+ * one VMA, and relies on migration to leave them alone.
+ */
+static bool migrate_vma_is_special(struct vm_area_struct *vma)
+{
+	return (vma->vm_flags & VM_LOCKED) || userfaultfd_armed(vma) ||
+	       vma_is_temporary_stack(vma);
+}
+
 /* The VMA that may map a small folio, if there is one only */
 static struct vm_area_struct *migrate_only_vma(struct folio *folio, pgoff_t pgoff)
 {
@@ -339,7 +352,7 @@ static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 	if (folio_test_large(folio) || folio_is_zone_device(folio))
 		return NULL;
 	vma = migrate_only_vma(folio, pgoff);
-	if (!vma || (vma->vm_flags & VM_LOCKED) || userfaultfd_armed(vma))
+	if (!vma || migrate_vma_is_special(vma))
 		return NULL;
 	address = vma_address(vma, pgoff, 1);
 	if (address == -EFAULT)
@@ -621,8 +634,7 @@ int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 	int done, nr, some, err = 0;
 
 	/* What is special takes the way of a single PTE. */
-	if (!pte_present(first) || (vma->vm_flags & VM_LOCKED) || userfaultfd_armed(vma) ||
-	    folio_is_zone_device(folio))
+	if (!pte_present(first) || migrate_vma_is_special(vma) || folio_is_zone_device(folio))
 		return 0;
 	nr = migrate_unmap_length(folio, vma, address, ptep, first);
 	if (nr < 2)
@@ -737,8 +749,8 @@ int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_str
 	unsigned long idx;
 	int i, nr;
 
-	if (!is_migration_entry(entry) || (vma->vm_flags & VM_LOCKED) ||
-	    userfaultfd_armed(vma) || folio_is_zone_device(dst))
+	if (!is_migration_entry(entry) || migrate_vma_is_special(vma) ||
+	    folio_is_zone_device(dst))
 		return 0;
 	idx = swp_offset_pfn(entry) - folio_pfn(src);
 	page = folio_page(dst, idx);
@@ -784,7 +796,7 @@ bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct foli
 	swp_entry_t entry;
 	pte_t *ptep, pte;
 
-	if (run->begun && !migrate_run_has_lock(run, dst))
+	if (run->begun && (!migrate_run_has_lock(run, dst) || migrate_run_awaited(run)))
 		migrate_run_end(run);
 	if (!run->begun) {
 		if (folio_test_ksm(dst) || !migrate_run_trylock(run, dst))

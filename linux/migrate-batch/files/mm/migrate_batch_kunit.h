@@ -109,7 +109,7 @@ static void round_trip_test(struct kunit *test)
 		entry = migrate_entry(page, pte, true);
 		KUNIT_EXPECT_TRUE(test, is_swap_pte(entry));
 		KUNIT_EXPECT_FALSE(test, is_readable_migration_entry(pte_to_swp_entry(entry)));
-		map->vma.vm_flags = bits & 8 ? VM_WRITE : 0;
+		vm_flags_init(&map->vma, bits & 8 ? VM_WRITE : 0);
 		KUNIT_EXPECT_TRUE_MSG(test,
 				      pte_same(migrate_pte(map->folio, page, &map->vma, entry), pte),
 				      "bits %d", bits);
@@ -176,6 +176,21 @@ static void hull_test(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, extend(&start, &end, &pages, i, 1));
 }
 
+static void special_test(struct kunit *test)
+{
+	static const vm_flags_t special[] = { VM_LOCKED, VM_UFFD_WP, VM_UFFD_MISSING,
+					      VM_STACK | VM_STACK_INCOMPLETE_SETUP };
+	struct vm_area_struct vma = {};
+	int i;
+
+	vm_flags_init(&vma, VM_READ | VM_WRITE | VM_STACK);
+	KUNIT_EXPECT_FALSE(test, migrate_vma_is_special(&vma));
+	for (i = 0; i < ARRAY_SIZE(special); i++) {
+		vm_flags_init(&vma, VM_READ | VM_WRITE | special[i]);
+		KUNIT_EXPECT_TRUE(test, migrate_vma_is_special(&vma));
+	}
+}
+
 static void full_test(struct kunit *test)
 {
 	KUNIT_EXPECT_FALSE(test, migrate_batch_full(511, 511));
@@ -188,6 +203,7 @@ static struct kunit_case migrate_batch_cases[] = {
 	KUNIT_CASE(round_trip_test),
 	KUNIT_CASE(step_test),
 	KUNIT_CASE(hull_test),
+	KUNIT_CASE(special_test),
 	KUNIT_CASE(full_test),
 	{}
 };

@@ -71,8 +71,8 @@
 #include <trace/events/tier.h>
 
 /*
- * Base pages per migrate_pages() call.  migrate_pages() cuts its list at this
- * size anyway; a longer list would only keep more folios off the LRU.
+ * Base pages per migrate_pages() call.  By default migrate_pages() cuts its list
+ * at this size; a longer list would only keep more folios off the LRU.
  */
 #define TIER_BATCH_PAGES	512
 

@@ -23,7 +23,7 @@
 #define GPA		(1UL << 32)
 #define GVA		(1UL << 32)
 #define SLOT		1
-#define SECONDS		6
+#define SECONDS		3
 
 enum order {
 	FILL,		/* write what only this page has */

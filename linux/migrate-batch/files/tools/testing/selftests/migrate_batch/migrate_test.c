@@ -36,7 +36,7 @@
 #define NR_PAGES	2048UL
 #define LEN		(NR_PAGES * PAGE)
 #define ROUNDS		6
-#define WRITE_SECONDS	3
+#define WRITE_SECONDS	2
 #define SOFT_DIRTY	(1ULL << 55)
 #define UFFD_WP		(1ULL << 57)
 #define PFN_MASK	((1ULL << 55) - 1)

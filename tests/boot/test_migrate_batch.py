@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Batched migration: its selftests, which fail if one of its rules is broken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from outcomes import report
+
+from lab import selftests, topology
+from lab.build import KernelImage
+from lab.ktap import Case
+from lab.selftests import Program
+
+SWAP = """echo 128M > /sys/block/zram0/disksize
+mkswap /dev/zram0 > /dev/null
+swapon /dev/zram0"""
+FAULTS = "/sys/kernel/debug/migrate_batch"
+TEST = Program("migrate_test", timeout_s=300)
+KVM = Program("migrate_batch_test", timeout_s=200)
+# What the debug kernel gets through in a minute
+QUICK = replace(
+    TEST,
+    args="-r memory.small.forked -r memory.large.forked -r memory.large.written -r global.shared "
+    "-r memory.huge_by_ptes.exclusive -r memory.small.swap_cache -r memory.large.uffd_wp",
+)
+QUICK_KVM = replace(KVM, args="-t anonymous -t stress_anonymous")
+# The rule that is broken, what must fail then, and what that says
+BROKEN = {
+    "dirty": (replace(TEST, args="-r memory.large.soft_dirty"), "== lost (2048)"),
+    "flush": (replace(TEST, args="-r memory.large.written"), "== writer.lost ("),
+    "hull": (replace(KVM, args="-t anonymous"), "forgotten=-8192"),
+}
+
+
+def _run(kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path) -> dict[str, list[Case]]:
+    """Programs of tools/testing/selftests/migrate_batch and, of kvm, the one that is ours."""
+    machine = topology.load("two-tier", fast_mb=768, slow_mb=512)
+    built = selftests.programs(kernel, "migrate_batch")
+    kvm = selftests.programs(kernel, "kvm", names=[KVM.name])
+    found = tuple(
+        replace(one, name=f"../{kvm.name}/{KVM.name}", label=one.label or KVM.name)
+        if one.name == KVM.name
+        else one
+        for one in wanted
+    )
+    return selftests.run_programs(kernel, built, found, machine, out_dir, prepare=SWAP)
+
+
+def _broken(rule: str) -> Program:
+    before = f"echo 0 | tee {FAULTS}/fault_*; echo 1 > {FAULTS}/fault_{rule}"
+    return replace(BROKEN[rule][0], before=before, label=rule)
+
+
+@pytest.fixture(scope="module")
+def whole_and_broken(
+    torture_kernel: KernelImage, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Case]]:
+    """The selftests, then with each rule broken: in one boot."""
+    wanted = (TEST, KVM, *(_broken(rule) for rule in BROKEN))
+    return _run(torture_kernel, wanted, tmp_path_factory.mktemp("migrate") / "out")
+
+
+@pytest.mark.xdist_group("migrate-batch")
+def test_selftests(whole_and_broken: dict[str, list[Case]], subtests: pytest.Subtests) -> None:
+    found = {key: cases for key, cases in whole_and_broken.items() if key not in BROKEN}
+    assert found
+    report(subtests, found, may_skip=())
+
+
+@pytest.mark.xdist_group("migrate-batch")
+def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> None:
+    assert whole_and_broken.keys() >= BROKEN.keys()
+    for rule, (_, words) in BROKEN.items():
+        found = whole_and_broken[rule]
+        assert [case.outcome for case in found] == ["fail"], (rule, found)
+        assert words in found[0].reason
+
+
+def test_some_on_the_debug_kernel(
+    debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    report(subtests, _run(debug_kernel, (QUICK, QUICK_KVM), out_dir), may_skip=())
+
+
+@pytest.mark.long
+def test_all_on_the_debug_kernel(
+    debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    slow = (replace(TEST, timeout_s=1200), replace(KVM, timeout_s=600))
+    report(subtests, _run(debug_kernel, slow, out_dir), may_skip=())
