@@ -20,8 +20,8 @@
  * follow each other in the list and have the rmap lock in common are unmapped with that lock held
  * for reading.  The lock is only tried for; where it is contended they are unmapped one by one.  It
  * keeps VMAs from coming and going.  Where there is but one that can map a small folio, its mapping
- * is where that VMA has it, mostly in the page table that the folio before was in, and whose lock is
- * held meanwhile.  (While mremap() moves page tables there are two.  exec() moves those of its
+ * is where that VMA has it, mostly in the page table that the folio before was in, and whose lock
+ * is held meanwhile.  (While mremap() moves page tables there are two.  exec() moves those of its
  * temporary stack within one VMA; that is left alone, as it is by a walk.)
  *
  * Secondary MMUs.  A secondary MMU (KVM) that maps a page has to forget it before the page is
@@ -73,6 +73,7 @@
 #include <linux/rmap.h>
 #include <linux/sched.h>
 #include <linux/seq_file.h>
+#include <linux/sizes.h>
 #include <linux/swapops.h>
 #include <linux/sysfs.h>
 #include <linux/userfaultfd_k.h>
@@ -102,7 +103,7 @@
 #define MIGRATE_DEFAULT_FOLIOS	512
 #define MIGRATE_DEFAULT_BYTES	(512UL << PAGE_SHIFT)
 #define MIGRATE_MAX_FOLIOS	16384
-#define MIGRATE_MAX_BYTES	(1UL << 30)
+#define MIGRATE_MAX_BYTES	SZ_1G
 
 DEFINE_STATIC_KEY_FALSE(migrate_batch_key);
 
@@ -303,8 +304,10 @@ static void migrate_run_unlock(struct migrate_run *run)
 
 static void migrate_run_drop_ptl(struct migrate_run *run)
 {
-	if (run->ptep)
+	if (run->ptep) {
+		__acquire(run->ptl);	/* for sparse; migrate_run_find() has */
 		pte_unmap_unlock(run->ptep, run->ptl);
+	}
 	run->ptep = NULL;
 }
 
@@ -339,8 +342,8 @@ static struct vm_area_struct *migrate_only_vma(struct folio *folio, pgoff_t pgof
 }
 
 /*
- * Where the only mapping of a small folio can be: sets the run's VMA and address, and locks the page
- * table until the run needs another one.  NULL if there may be more, or it is something special.
+ * Where the only mapping of a small folio can be: sets the run's VMA and address, and locks the
+ * page table until the run needs another one.  NULL if there may be more, or it is something special.
  */
 static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 {
@@ -370,6 +373,8 @@ static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 	run->vma = vma;
 	run->address = address;
 	run->ptep = pte_offset_map_lock(vma->vm_mm, pmd, address, &run->ptl);
+	if (run->ptep)
+		__release(run->ptl);	/* for sparse; migrate_run_drop_ptl() does */
 	return run->ptep;
 }
 
@@ -478,10 +483,12 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 		run->skip--;
 		return;
 	}
-	if (migrate_run_begin(run, folios, folio))
+	if (migrate_run_begin(run, folios, folio)) {
 		run->vain = 0;
-	else
-		run->skip = run->vain = clamp(2 * run->vain, 1, MIGRATE_RUN_SKIP);
+	} else {
+		run->vain = clamp(2 * run->vain, 1, MIGRATE_RUN_SKIP);
+		run->skip = run->vain;
+	}
 }
 
 /**
@@ -602,8 +609,8 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
 			new = __pte(pte_val(new) + step);
 		else
 			new = migrate_entry(page + i, old[i], exclusive);
-		VM_BUG_ON_PAGE(pte_write(old[i]) && folio_test_anon(folio) && !exclusive,
-			       page + i);
+		VM_WARN_ON_ONCE_PAGE(pte_write(old[i]) && folio_test_anon(folio) && !exclusive,
+				     page + i);
 		set_pte_at(mm, address + i * PAGE_SIZE, ptep + i, new);
 		trace_set_migration_pte(address + i * PAGE_SIZE, pte_val(new), folio_order(folio));
 	}
@@ -838,6 +845,7 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, 
 		static_branch_disable(&migrate_batch_key);
 	return count;
 }
+
 static struct kobj_attribute enabled_attr = __ATTR_RW(enabled);
 
 static ssize_t max_folios_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
@@ -858,6 +866,7 @@ static ssize_t max_folios_store(struct kobject *kobj, struct kobj_attribute *att
 	WRITE_ONCE(migrate_max_folios, folios);
 	return count;
 }
+
 static struct kobj_attribute max_folios_attr = __ATTR_RW(max_folios);
 
 static ssize_t max_bytes_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
@@ -877,6 +886,7 @@ static ssize_t max_bytes_store(struct kobject *kobj, struct kobj_attribute *attr
 	WRITE_ONCE(migrate_max_bytes, bytes);
 	return count;
 }
+
 static struct kobj_attribute max_bytes_attr = __ATTR_RW(max_bytes);
 
 static struct attribute *migrate_batch_attrs[] = {

@@ -49,7 +49,7 @@ struct migrate_run {
 	struct anon_vma *anon_vma;
 	struct address_space *mapping;
 	pte_t *ptep;
-	spinlock_t *ptl;
+	spinlock_t *ptl;	/* of @ptep */
 	struct vm_area_struct *vma;
 	unsigned long address;
 	struct mmu_notifier_range range;

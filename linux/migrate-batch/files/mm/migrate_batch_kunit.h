@@ -9,7 +9,7 @@
 #include <kunit/test.h>
 
 #define ORDER	4
-#define NR	(1 << ORDER)
+#define NR	16
 
 /* A large folio, as an anonymous one whose pages are all exclusive, and PTEs that map it */
 struct mapped {
@@ -97,22 +97,21 @@ static void round_trip_test(struct kunit *test)
 
 	folio_set_dirty(map->folio);
 	for (bits = 0; bits < 16; bits++) {
-		pte_t pte = pte_mkold(pte_wrprotect(mk_pte(page, PAGE_COPY))), entry;
+		pte_t pte = pte_mkold(pte_wrprotect(mk_pte(page, PAGE_COPY))), entry, back;
 
 		if (bits & 1)
 			pte = pte_mkyoung(pte);
 		if (bits & 2)
 			pte = pte_mkdirty(pte);
 		pte = bits & 4 ? pte_mksoft_dirty(pte) : pte_clear_soft_dirty(pte);
+		vm_flags_init(&map->vma, bits & 8 ? VM_WRITE : 0);
 		if (bits & 8)
-			pte = pte_mkwrite_novma(pte);
+			pte = pte_mkwrite(pte, &map->vma);
 		entry = migrate_entry(page, pte, true);
 		KUNIT_EXPECT_TRUE(test, is_swap_pte(entry));
 		KUNIT_EXPECT_FALSE(test, is_readable_migration_entry(pte_to_swp_entry(entry)));
-		vm_flags_init(&map->vma, bits & 8 ? VM_WRITE : 0);
-		KUNIT_EXPECT_TRUE_MSG(test,
-				      pte_same(migrate_pte(map->folio, page, &map->vma, entry), pte),
-				      "bits %d", bits);
+		back = migrate_pte(map->folio, page, &map->vma, entry);
+		KUNIT_EXPECT_TRUE_MSG(test, pte_same(back, pte), "bits %d", bits);
 	}
 	folio_clear_dirty(map->folio);
 	unmap_folio(map);

@@ -20,8 +20,8 @@
 
 #define ENABLED		"/sys/kernel/mm/migrate_batch/enabled"
 #define NR_PAGES	8192UL
-#define GPA		(1UL << 32)
-#define GVA		(1UL << 32)
+#define GPA		0x100000000UL
+#define GVA		0x100000000UL
 #define SLOT		1
 #define SECONDS		3
 
@@ -34,9 +34,9 @@ enum order {
 
 static enum order order;
 static uint64_t rounds;
-static volatile bool stop;
+static bool stop;
 
-static volatile uint64_t *guest_page(uint64_t i)
+static uint64_t *guest_page(uint64_t i)
 {
 	return (uint64_t *)(GVA + i * 4096);
 }
@@ -49,23 +49,23 @@ static void guest_code(void)
 		switch (READ_ONCE(order)) {
 		case FILL:
 			for (i = 0; i < NR_PAGES; i++)
-				*guest_page(i) = i * 0x9e3779b97f4a7c15;
+				WRITE_ONCE(*guest_page(i), i * 0x9e3779b97f4a7c15);
 			break;
 		case CHECK:
 			for (i = 0; i < NR_PAGES; i++)
-				GUEST_ASSERT_EQ(*guest_page(i), i * 0x9e3779b97f4a7c15);
+				GUEST_ASSERT_EQ(READ_ONCE(*guest_page(i)), i * 0x9e3779b97f4a7c15);
 			break;
 		case COUNT:
 			for (i = 0; i < NR_PAGES; i++)
-				*guest_page(i) = 0;
+				WRITE_ONCE(*guest_page(i), 0);
 			for (rounds = 0; !READ_ONCE(stop); rounds++) {
 				for (i = 0; i < NR_PAGES; i += 16) {
-					GUEST_ASSERT_EQ(*guest_page(i), rounds);
-					*guest_page(i) = rounds + 1;
+					GUEST_ASSERT_EQ(READ_ONCE(*guest_page(i)), rounds);
+					WRITE_ONCE(*guest_page(i), rounds + 1);
 				}
 			}
 			for (i = 0; i < NR_PAGES; i += 16)
-				GUEST_ASSERT_EQ(*guest_page(i), rounds);
+				GUEST_ASSERT_EQ(READ_ONCE(*guest_page(i)), rounds);
 			break;
 		case LEAVE:
 			GUEST_DONE();
@@ -312,7 +312,8 @@ int main(int argc, char **argv)
 			fprintf(stderr, "\n");
 			return KSFT_FAIL;
 		}
-		wanted[i] = some = true;
+		wanted[i] = true;
+		some = true;
 	}
 	ksft_print_header();
 	if (access(ENABLED, W_OK))

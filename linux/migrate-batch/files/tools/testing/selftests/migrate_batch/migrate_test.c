@@ -39,9 +39,9 @@
 #define ROUNDS		6
 #define WRITE_SECONDS	2
 #define WRITTEN		64UL
-#define SOFT_DIRTY	(1ULL << 55)
-#define UFFD_WP		(1ULL << 57)
-#define PFN_MASK	((1ULL << 55) - 1)
+#define SOFT_DIRTY	0x0080000000000000ULL
+#define UFFD_WP		0x0200000000000000ULL
+#define PFN_MASK	0x007fffffffffffffULL
 
 static int write_file(const char *path, const char *value)
 {
@@ -67,7 +67,7 @@ static long read_number(const char *path)
 	return val;
 }
 
-static uint64_t pagemap(const char *p)
+static uint64_t entry_of(const char *p)
 {
 	uint64_t entry = 0;
 	int fd = open("/proc/self/pagemap", O_RDONLY);
@@ -168,11 +168,11 @@ static unsigned long split_folios(const char *p, int kb)
 	unsigned long each = kb / 4, n = 0;
 
 	for (unsigned long i = 0; i < NR_PAGES; i += each) {
-		uint64_t pfn = pagemap(p + i * PAGE) & PFN_MASK;
+		uint64_t pfn = entry_of(p + i * PAGE) & PFN_MASK;
 
 		if (pfn % each)
 			n++;
-		else if ((pagemap(p + (i + each - 1) * PAGE) & PFN_MASK) != pfn + each - 1)
+		else if ((entry_of(p + (i + each - 1) * PAGE) & PFN_MASK) != pfn + each - 1)
 			n++;
 	}
 	return n;
@@ -297,7 +297,7 @@ TEST_F(memory, soft_dirty)
 		fill(self->p, 2, round);
 		ASSERT_LE(0, move_to(self->p, !round, MOVE_PAGES));
 		for (unsigned long i = 0; i < NR_PAGES; i++) {
-			bool dirty = pagemap(self->p + i * PAGE) & SOFT_DIRTY;
+			bool dirty = entry_of(self->p + i * PAGE) & SOFT_DIRTY;
 
 			lost += !(i & 1) && !dirty;
 			/* One PMD has one bit. */
@@ -329,7 +329,7 @@ TEST_F(memory, uffd_wp)
 	for (int round = 0; round < ROUNDS; round++)
 		ASSERT_LE(0, move_to(self->p, !(round & 1), MOVE_PAGES));
 	for (unsigned long i = 0; i < NR_PAGES; i++)
-		bad += !!(pagemap(self->p + i * PAGE) & UFFD_WP) != (i < NR_PAGES / 2);
+		bad += !!(entry_of(self->p + i * PAGE) & UFFD_WP) != (i < NR_PAGES / 2);
 	EXPECT_EQ(0, bad);
 	EXPECT_EQ(0, wrong(self->p, 1, 0));
 	close(uffd);
@@ -355,7 +355,7 @@ TEST_F(memory, swap_cache)
 TEST_F(memory, referenced)
 {
 	struct iovec iov = { .iov_base = self->p + 64 * PAGE, .iov_len = 4 * PAGE };
-	unsigned long each = variant->kb / 4, held = 4 > each ? 4 : each;
+	unsigned long each = variant->kb / 4, held = each < 4 ? 4 : each;
 	uint64_t buf[4 * PAGE / 8];
 	int fds[2];
 
@@ -391,7 +391,7 @@ static void run_on(int cpu)
 struct writer {
 	pthread_t thread;
 	char *p;
-	volatile bool stop;
+	bool stop;
 	uint64_t rounds;
 	unsigned long lost;
 };
@@ -402,13 +402,13 @@ static void *count_up(void *arg)
 	struct writer *writer = arg;
 
 	run_on(1);
-	while (!writer->stop) {
-		/* So few that a TLB has them all, also an emulated one with one entry for an index */
+	while (!__atomic_load_n(&writer->stop, __ATOMIC_RELAXED)) {
+		/* So few, and neighbours, that an emulated TLB has them all */
 		for (unsigned long i = 0; i < WRITTEN; i++) {
-			volatile uint64_t *p = (uint64_t *)(writer->p + i * PAGE + 4000);
+			uint64_t *p = (uint64_t *)(writer->p + i * PAGE + 4000);
 
-			writer->lost += *p != writer->rounds;
-			*p = writer->rounds + 1;
+			writer->lost += __atomic_load_n(p, __ATOMIC_RELAXED) != writer->rounds;
+			__atomic_store_n(p, writer->rounds + 1, __ATOMIC_RELAXED);
 		}
 		writer->rounds++;
 	}
@@ -427,7 +427,7 @@ TEST_F(memory, written)
 	ASSERT_EQ(0, pthread_create(&writer.thread, NULL, count_up, &writer));
 	for (; time(NULL) < until; moves++)
 		ASSERT_LE(0, move_to(self->p, !(moves & 1), moves % NR_WAYS));
-	writer.stop = true;
+	__atomic_store_n(&writer.stop, true, __ATOMIC_RELAXED);
 	pthread_join(writer.thread, NULL);
 	/* What the writer's CPU has seen all the time may have been the old pages. */
 	for (unsigned long i = 0; i < WRITTEN; i++)
@@ -507,7 +507,7 @@ TEST(limits)
 
 	if (access(SYSFS "enabled", W_OK))
 		SKIP(return, SYSFS "enabled cannot be written");
-	for (unsigned int i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
 		EXPECT_NE(0, write_file(SYSFS "max_folios", bad[i])) TH_LOG("%s", bad[i]);
 		EXPECT_NE(0, write_file(SYSFS "max_bytes", bad[i])) TH_LOG("%s", bad[i]);
 	}
