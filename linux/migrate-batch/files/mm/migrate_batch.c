@@ -305,7 +305,9 @@ static void migrate_run_unlock(struct migrate_run *run)
 static void migrate_run_drop_ptl(struct migrate_run *run)
 {
 	if (run->ptep) {
-		__acquire(run->ptl);	/* for sparse; migrate_run_find() has */
+		/* For sparse: migrate_run_find() has. */
+		__acquire(run->ptl);
+		__acquire(RCU);
 		pte_unmap_unlock(run->ptep, run->ptl);
 	}
 	run->ptep = NULL;
@@ -372,9 +374,8 @@ static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 		return NULL;
 	run->vma = vma;
 	run->address = address;
-	run->ptep = pte_offset_map_lock(vma->vm_mm, pmd, address, &run->ptl);
-	if (run->ptep)
-		__release(run->ptl);	/* for sparse; migrate_run_drop_ptl() does */
+	/* Not pte_offset_map_lock(), as sparse wants to have it unlocked here again. */
+	run->ptep = __pte_offset_map_lock(vma->vm_mm, pmd, address, &run->ptl);
 	return run->ptep;
 }
 
@@ -462,7 +463,7 @@ static bool migrate_run_goes_on(struct migrate_run *run, struct folio *folio)
 }
 
 /**
- * __migrate_run_next - before a folio is unmapped: end the run that it is not part of, or begin one
+ * __migrate_run_next - before a folio is unmapped: end the run that it is not of, or begin one
  * @run:	that is being unmapped; zeroed before the first folio
  * @folios:	list of locked folios that are going to be unmapped in this order
  * @folio:	the next of them
