@@ -463,7 +463,7 @@ static bool migrate_run_goes_on(struct migrate_run *run, struct folio *folio)
 }
 
 /**
- * __migrate_run_next - before a folio is unmapped: end the run that it is not of, or begin one
+ * __migrate_run_next - before a folio is unmapped: end the run, or begin one
  * @run:	that is being unmapped; zeroed before the first folio
  * @folios:	list of locked folios that are going to be unmapped in this order
  * @folio:	the next of them
