@@ -345,7 +345,7 @@ static struct vm_area_struct *migrate_only_vma(struct folio *folio, pgoff_t pgof
 
 /*
  * Where the only mapping of a small folio can be: sets the run's VMA and address, and locks the
- * page table until the run needs another one.  NULL if there may be more, or it is something special.
+ * page table until the run needs another one.  NULL if there may be more, or it is special.
  */
 static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 {

@@ -196,7 +196,7 @@ static struct cost measure(enum vm_mem_backing_src_type source, bool batched, in
 	return cost;
 }
 
-/* One request for a run of 256 pages instead of one for each */
+/* One request for a run of 256 pages instead of one for each; runs may end early. */
 static bool test_dense(enum vm_mem_backing_src_type source)
 {
 	bool ok[2];
@@ -204,7 +204,7 @@ static bool test_dense(enum vm_mem_backing_src_type source)
 	struct cost on = measure(source, true, 1, &ok[1]);
 
 	return ok[0] && ok[1] && on.moved == NR_PAGES && off.moved == NR_PAGES &&
-	       off.requests >= NR_PAGES && on.requests <= NR_PAGES / 256 && !on.forgotten;
+	       off.requests >= NR_PAGES && on.requests <= NR_PAGES / 128 && !on.forgotten;
 }
 
 static bool test_anonymous(void)
@@ -223,7 +223,7 @@ static bool test_every_second(void)
 	bool ok;
 	struct cost on = measure(VM_MEM_SRC_ANONYMOUS, true, 2, &ok);
 
-	return ok && on.moved == NR_PAGES / 2 && on.requests <= NR_PAGES / 2 / 256 &&
+	return ok && on.moved == NR_PAGES / 2 && on.requests <= NR_PAGES / 2 / 128 &&
 	       on.forgotten <= (int64_t)NR_PAGES / 2;
 }
 
