@@ -337,7 +337,11 @@ static bool uffd_zero(struct spot *spot, char *page)
 	    madvise(page, PAGE, MADV_DONTNEED) || ioctl(read_only_uffd(), UFFDIO_ZEROPAGE, &zero))
 		return false;
 	spot_write(spot);
-	return true;
+	/*
+	 * A write to the zero page clears the entry for a moment.  userfaultfd_must_wait() looks
+	 * without the lock: a reader that comes just then waits for a page that is there.
+	 */
+	return !ioctl(read_only_uffd(), UFFDIO_WAKE, &zero.range);
 }
 
 TEST_F_TIMEOUT(unmap, uffd_zero, scene_timeout())
