@@ -44,7 +44,8 @@
  * vCPUs that touch what is being unmapped retry until the end, and who wants the lock for writing
  * waits.  So a run has MIGRATE_RUN_PAGES at most, and ends early if somebody waits for the lock or
  * the CPU; and folios with many mappings begin none.  Looking for runs takes a walk over the
- * mappings of a folio.  Where there is none, that is tried ever more seldom (MIGRATE_RUN_SKIP).
+ * mappings of a folio.  Where none can begin, that is tried ever more seldom (MIGRATE_RUN_SKIP).
+ * A hull of a single folio counts as begun.
  *
  * Restoring.  Copied folios are restored in the same way, some at a time, so that tasks do not wait
  * for all of the batch.  What maps a folio by then is what the rmap says; so it is asked for each.
