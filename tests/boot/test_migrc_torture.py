@@ -139,7 +139,8 @@ def test_migrc_selftests_for_long(
     report(subtests, _run(kernel, out_dir, 10), MAY_SKIP[flavour])
 
 
-def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Path) -> None:
+def _missed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Path) -> tuple[Catch, ...]:
+    """What the tests did not notice."""
     wanted = tuple(migrcfaults.program(catch) for catch in catches)
     _guests(kernel, wanted, out_dir, f"ls {SWITCHES}")
     missed = []
@@ -147,8 +148,16 @@ def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Pa
         log, code = (next(out_dir.glob(f"*/{catch.label}.{kind}")) for kind in ("log", "code"))
         text = log.read_text(errors="replace")
         if not migrcfaults.caught(catch, text, int(code.read_text())):
-            missed.append(catch.label)
-    assert missed == []
+            missed.append(catch)
+    return tuple(missed)
+
+
+def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Path) -> None:
+    missed = _missed(kernel, catches, out_dir)
+    # They are races: a busy host may have lost one, and is hardly that busy twice.
+    if missed:
+        missed = _missed(kernel, missed, out_dir / "again")
+    assert [catch.label for catch in missed] == []
     # None is without a test.
     found = set(
         re.findall(r"^fault_(\w+)$", (out_dir / "guest-0/output.log").read_text(), re.MULTILINE)
