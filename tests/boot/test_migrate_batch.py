@@ -18,6 +18,12 @@ SWAP = """echo 128M > /sys/block/zram0/disksize
 mkswap /dev/zram0 > /dev/null
 swapon /dev/zram0"""
 FAULTS = "/sys/kernel/debug/migrate_batch"
+COPY = "/sys/kernel/debug/migrate_copy"
+# An engine that copies what it can, in another order, while all is tested that knows of none
+ENGINE = "; ".join(
+    f"echo {value} > {COPY}/{name}"
+    for name, value in {"fail": 5, "refuse": 7, "stall": 11, "engine": "async"}.items()
+)
 TEST = Program("migrate_test", timeout_s=300)
 KVM = Program("migrate_batch_test", timeout_s=200)
 # What the debug kernel gets through in a minute
@@ -26,12 +32,26 @@ QUICK = replace(
     args="-r memory.small.forked -r memory.large.forked -r memory.large.written -r global.shared "
     "-r memory.huge_by_ptes.exclusive -r memory.small.swap_cache -r memory.large.uffd_wp",
 )
+QUICK_COPY = replace(
+    TEST,
+    args="-r memory.small.copied_by_engines -r memory.huge.pinned_while_copied",
+    label="copy",
+)
+# Tests that choose an engine themselves leave none.
+BY_ENGINE = replace(
+    TEST, args="-T copied_by_engines -T pinned_while_copied", before=ENGINE, label="by_engine"
+)
 QUICK_KVM = replace(KVM, args="-t anonymous -t stress_anonymous")
-# The rule that is broken, what must fail then, and what that says
+# The switch that breaks a rule, what must fail then, and what that says
 BROKEN = {
-    "dirty": (replace(TEST, args="-r memory.large.soft_dirty"), "== lost (2048)"),
-    "flush": (replace(TEST, args="-r memory.large.written"), "== writer.lost ("),
-    "hull": (replace(KVM, args="-t anonymous"), "forgotten=-8192"),
+    f"{FAULTS}/fault_dirty": (replace(TEST, args="-r memory.large.soft_dirty"), "== lost (2048)"),
+    f"{FAULTS}/fault_hull": (replace(KVM, args="-t anonymous"), "forgotten=-8192"),
+    f"{COPY}/fault_freeze": (
+        replace(TEST, args="-r memory.small.pinned_while_copied"),
+        "pinned (",
+    ),
+    # Last: who writes through a stale TLB entry writes to whatever has the page then.
+    f"{FAULTS}/fault_flush": (replace(TEST, args="-r memory.large.written"), "== writer.lost ("),
 }
 
 
@@ -49,9 +69,13 @@ def _run(kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path) -> dic
     return selftests.run_programs(kernel, built, found, machine, out_dir, prepare=SWAP)
 
 
-def _broken(rule: str) -> Program:
-    before = f"echo 0 | tee {FAULTS}/fault_*; echo 1 > {FAULTS}/fault_{rule}"
-    return replace(BROKEN[rule][0], before=before, label=rule)
+def _label(switch: str) -> str:
+    return Path(switch).name
+
+
+def _broken(switch: str) -> Program:
+    before = f"echo 0 | tee {FAULTS}/fault_* {COPY}/fault_*; echo none > {COPY}/engine; echo 1 > {switch}"
+    return replace(BROKEN[switch][0], before=before, label=_label(switch))
 
 
 @pytest.fixture(scope="module")
@@ -59,35 +83,44 @@ def whole_and_broken(
     torture_kernel: KernelImage, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[Case]]:
     """The selftests, then with each rule broken: in one boot."""
-    wanted = (TEST, KVM, *(_broken(rule) for rule in BROKEN))
+    wanted = (
+        TEST,
+        KVM,
+        replace(BY_ENGINE, args=QUICK.args),
+        *(_broken(switch) for switch in BROKEN),
+    )
     return _run(torture_kernel, wanted, tmp_path_factory.mktemp("migrate") / "out")
 
 
 @pytest.mark.xdist_group("migrate-batch")
 def test_selftests(whole_and_broken: dict[str, list[Case]], subtests: pytest.Subtests) -> None:
-    found = {key: cases for key, cases in whole_and_broken.items() if key not in BROKEN}
+    broken = {_label(switch) for switch in BROKEN}
+    found = {key: cases for key, cases in whole_and_broken.items() if key not in broken}
     assert found
     report(subtests, found, may_skip=())
 
 
 @pytest.mark.xdist_group("migrate-batch")
 def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> None:
-    assert whole_and_broken.keys() >= BROKEN.keys()
-    for rule, (_, words) in BROKEN.items():
-        found = whole_and_broken[rule]
-        assert [case.outcome for case in found] == ["fail"], (rule, found)
+    for switch, (_, words) in BROKEN.items():
+        found = whole_and_broken[_label(switch)]
+        assert [case.outcome for case in found] == ["fail"], (switch, found)
         assert words in found[0].reason
 
 
 def test_some_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    report(subtests, _run(debug_kernel, (QUICK, QUICK_KVM), out_dir), may_skip=())
+    report(subtests, _run(debug_kernel, (QUICK, QUICK_COPY, QUICK_KVM), out_dir), may_skip=())
 
 
 @pytest.mark.long
 def test_all_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    slow = (replace(TEST, timeout_s=1200), replace(KVM, timeout_s=600))
+    slow = (
+        replace(TEST, timeout_s=1200),
+        replace(BY_ENGINE, timeout_s=1200),
+        replace(KVM, timeout_s=600),
+    )
     report(subtests, _run(debug_kernel, slow, out_dir), may_skip=())

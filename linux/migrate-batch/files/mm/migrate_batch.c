@@ -403,11 +403,15 @@ static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *p
 	return true;
 }
 
-/* Invalidate the addresses of @folio, which was @seen, and of what follows in the list. */
-static void migrate_run_invalidate(struct migrate_run *run, struct list_head *folios,
-				   struct folio *folio, struct migrate_seen *seen)
+/*
+ * Invalidate the addresses of @first, which was @seen, and of what follows in the list.  Returns
+ * false if nothing does, as for a single folio that is done while it is unmapped.
+ */
+static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *folios,
+				   struct folio *first, struct migrate_seen *seen)
 {
 	unsigned long start = seen->start, end = seen->end;
+	struct folio *folio = first;
 	long pages = (end - start) >> PAGE_SHIFT;
 
 	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, seen->mm, 0, 0);
@@ -420,12 +424,15 @@ static void migrate_run_invalidate(struct migrate_run *run, struct list_head *fo
 		    !migrate_run_extend(&start, &end, &pages, seen))
 			break;
 	}
+	if (folio == list_next_entry(first, lru))
+		return false;
 	run->end = &folio->lru;
 	run->range.start = start;
 	run->range.end = end;
 	run->told = !migrate_fault(MIGRATE_FAULT_HULL);
 	if (run->told)
 		mmu_notifier_invalidate_range_start(&run->range);
+	return true;
 }
 
 /* Begin a run with @folio, which is about to be unmapped.  Returns whether it makes sense. */
@@ -438,18 +445,18 @@ static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
 	    !migrate_run_trylock(run, folio))
 		return false;
 	migrate_see(folio, &seen);
-	if (!migrate_seen_once(&seen) && (seen.nr || seen.vmas != 1)) {
-		migrate_run_unlock(run);
-		return false;
-	}
-	run->begun = true;
 	run->vma = NULL;
 	run->left = MIGRATE_RUN_PAGES;
 	run->end = NULL;
 	run->range.mm = NULL;
 	if (seen.nr)
-		migrate_run_invalidate(run, folios, folio, &seen);
-	return true;
+		run->begun = migrate_seen_once(&seen) &&
+			     migrate_run_invalidate(run, folios, folio, &seen);
+	else
+		run->begun = seen.vmas == 1;
+	if (!run->begun)
+		migrate_run_unlock(run);
+	return run->begun;
 }
 
 /* Is a folio part of the run? */

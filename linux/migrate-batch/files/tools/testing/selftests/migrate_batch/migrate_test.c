@@ -7,7 +7,8 @@
  * soft-dirty) has to survive, and large folios have to stay large.
  *
  * While a switch in /sys/kernel/debug/migrate_batch/ is set these must fail: fault_dirty,
- * memory.large.soft_dirty; fault_flush, memory.large.written.
+ * memory.large.soft_dirty; fault_flush, memory.large.written.  While fault_freeze is set in
+ * /sys/kernel/debug/migrate_copy/, memory.small.pinned_while_copied must.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,6 +33,7 @@
 #include "../kselftest_harness.h"
 
 #define SYSFS		"/sys/kernel/mm/migrate_batch/"
+#define COPY		"/sys/kernel/debug/migrate_copy/"
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
 #define NR_PAGES	2048UL
@@ -226,6 +228,100 @@ TEST_F(memory, exclusive)
 		ASSERT_EQ(0, wrong(self->p, 1, round));
 	}
 	EXPECT_EQ(0, split_folios(self->p, variant->kb));
+}
+
+/* An engine for tests copies, and each n-th time fails, refuses, or does not come to an end. */
+static int set_engine(const char *name, int fail, int refuse, int stall, int pin)
+{
+	const struct {
+		const char *file;
+		int value;
+	} files[] = { { "fail", fail }, { "refuse", refuse }, { "stall", stall }, { "pin", pin } };
+	char path[64], value[16];
+
+	for (unsigned long i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), COPY "%s", files[i].file);
+		snprintf(value, sizeof(value), "%d", files[i].value);
+		if (write_file(path, value))
+			return -1;
+	}
+	return write_file(COPY "engine", name);
+}
+
+static long engine_count(const char *name)
+{
+	FILE *f = fopen(COPY "counts", "r");
+	char word[32];
+	long value, found = -1;
+
+	while (f && fscanf(f, "%31s %ld", word, &value) == 2)
+		if (!strcmp(word, name))
+			found = value;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+TEST_F(memory, copied_by_engines)
+{
+	static const struct {
+		const char *name;
+		int fail, refuse, stall;
+	} engines[] = {
+		{ "cpu", 0, 0, 0 }, { "async", 0, 0, 0 }, { "async", 3, 0, 0 },
+		{ "async", 0, 3, 0 }, { "async", 0, 0, 2 }, { "async", 7, 5, 3 },
+	};
+	unsigned long each = variant->kb / 4, i;
+	int round = 0;
+
+	if (access(COPY "engine", W_OK))
+		SKIP(return, "there are no engines for tests");
+	for (i = 0; i < ARRAY_SIZE(engines); i++) {
+		long good = engine_count("good"), failed = engine_count("failed");
+		long refused = engine_count("refused"), cancelled = engine_count("cancelled");
+
+		ASSERT_EQ(0, set_engine(engines[i].name, engines[i].fail, engines[i].refuse,
+					engines[i].stall, 0));
+		for (int way = 0; way < ROUNDS; way++) {
+			int node = ++round & 1;
+
+			fill(self->p, 1, round);
+			ASSERT_LE(0, move_to(self->p, node, way % NR_WAYS));
+			ASSERT_EQ(NR_PAGES, count_on(self->p, node));
+			ASSERT_EQ(0, wrong(self->p, 1, round));
+		}
+		ASSERT_EQ(0, set_engine("none", 0, 0, 0, 0));
+		EXPECT_GE(engine_count("good") - good, NR_PAGES / each * ROUNDS / 4);
+		EXPECT_EQ(!engines[i].fail, engine_count("failed") == failed);
+		EXPECT_EQ(!engines[i].refuse, engine_count("refused") == refused);
+		EXPECT_EQ(!engines[i].stall, engine_count("cancelled") == cancelled);
+	}
+	EXPECT_EQ(0, split_folios(self->p, variant->kb));
+}
+
+/* What is written through a reference that was got while a copy was made is not lost. */
+TEST_F(memory, pinned_while_copied)
+{
+	unsigned long last = PAGE / 8 - 1;
+	long written = 0, tried, pinned;
+
+	if (access(COPY "engine", W_OK))
+		SKIP(return, "there are no engines for tests");
+	tried = engine_count("not_pinned");
+	pinned = engine_count("pinned");
+	for (unsigned long i = 0; i < NR_PAGES; i++)
+		((uint64_t *)(self->p + i * PAGE))[last] = 0;
+	ASSERT_EQ(0, set_engine("async", 0, 0, 0, 1));
+	for (int round = 0; round < ROUNDS; round++)
+		ASSERT_LE(0, move_to(self->p, !(round & 1), MOVE_PAGES));
+	ASSERT_EQ(0, set_engine("none", 0, 0, 0, 0));
+	for (unsigned long i = 0; i < NR_PAGES; i++)
+		written += ((uint64_t *)(self->p + i * PAGE))[last];
+	tried = engine_count("not_pinned") - tried;
+	pinned = engine_count("pinned") - pinned;
+	EXPECT_LT(0, tried + pinned);
+	EXPECT_EQ(pinned, written)
+		TH_LOG("%ld of %ld writes were lost", pinned - written, pinned);
 }
 
 /* A child has the same pages, then has written every third, then is gone. */

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Engines that copy folios for migrate_pages(): what they are asked for, and what they owe.
+ */
+#ifndef _LINUX_MIGRATE_COPY_H
+#define _LINUX_MIGRATE_COPY_H
+
+struct folio;
+
+/**
+ * struct migrate_copy_job - one folio to be copied
+ * @src:	from where.  Nobody else has a reference, and no TLB of a CPU or a secondary MMU has a
+ *		writable entry; both last until the engine is done with the batch.
+ * @dst:	to where; of the same size
+ * @err:	-EINPROGRESS until the engine sets it: 0 if all of @dst is as @src, or why it is not.
+ *		Then the CPU copies.
+ * @private:	the engine's
+ */
+struct migrate_copy_job {
+	struct folio *src;
+	struct folio *dst;
+	int err;
+	void *private;
+};
+
+/**
+ * struct migrate_copy - jobs of one batch of migrate_pages()
+ * @engine:	that copies
+ * @jobs:	that were submitted
+ * @nr:		how many
+ * @private:	the engine's
+ */
+struct migrate_copy {
+	const struct migrate_copy_engine *engine;
+	struct migrate_copy_job *jobs;
+	int nr;
+	void *private;
+};
+
+/**
+ * struct migrate_copy_engine - who copies
+ * @name:	for messages
+ * @begin:	A batch is about to be submitted.  An error means that the engine cannot take it.
+ * @submit:	Copy one folio, now or later.  It does not wait for a copy to end.  An error means that
+ *		the engine will not touch the folio.
+ * @complete:	Wait until all that was submitted has an @err.  An error means that it took too long;
+ *		the engine says how long that is.  What the engine has written to @dst and @err is
+ *		visible to the caller when it returns.
+ * @cancel:	After @complete has failed: when it returns, the engine touches no folio of the batch
+ *		any more.  A job may have ended well nonetheless.
+ *
+ * After @begin has returned 0, the last call for the batch is @complete if that returns 0, else
+ * @cancel.  Several tasks may have batches at the same time.
+ *
+ * Context: Process.  Up to 512 folios are locked and unmapped meanwhile, and tasks wait for them,
+ * reclaim among them.  So the engine takes no lock of a folio, and waits for no memory: allocations
+ * are GFP_NOWAIT.  Who waits in @complete depends on the engine alone.
+ */
+struct migrate_copy_engine {
+	const char *name;
+	int (*begin)(struct migrate_copy *copy);
+	int (*submit)(struct migrate_copy *copy, struct migrate_copy_job *job);
+	int (*complete)(struct migrate_copy *copy);
+	void (*cancel)(struct migrate_copy *copy);
+};
+
+int migrate_copy_register(const struct migrate_copy_engine *engine);
+void migrate_copy_unregister(const struct migrate_copy_engine *engine);
+
+#endif /* _LINUX_MIGRATE_COPY_H */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Copying the folios of a batch before the first of them is restored: see migrate_copy.c.
+ */
+#ifndef _MM_MIGRATE_COPY_H
+#define _MM_MIGRATE_COPY_H
+
+#include <linux/errno.h>
+#include <linux/page_ref.h>
+
+struct list_head;
+
+#ifdef CONFIG_MIGRATE_BATCH
+
+void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts);
+int migrate_copy_adopt(struct folio *dst, struct folio *src, bool *queued, bool *partially);
+
+/**
+ * migrate_copied - has an engine copied a folio?
+ * @src: the folio; of a batch that was unmapped, and so has the reference of who isolated it
+ *
+ * Context: any.
+ * Return: whether; then it is frozen until migrate_copy_adopt().
+ */
+static inline bool migrate_copied(struct folio *src)
+{
+	return unlikely(!folio_ref_count(src));
+}
+
+#else /* !CONFIG_MIGRATE_BATCH */
+
+static inline void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts) { }
+
+static inline bool migrate_copied(struct folio *src)
+{
+	return false;
+}
+
+static inline int migrate_copy_adopt(struct folio *dst, struct folio *src, bool *queued,
+				     bool *partially)
+{
+	return -EINVAL;
+}
+
+#endif /* CONFIG_MIGRATE_BATCH */
+
+#ifdef CONFIG_MIGRATE_BATCH_DEBUG
+extern bool migrate_copy_late;
+void migrate_copy_count(int nr, int good);
+#else
+#define migrate_copy_late	false
+static inline void migrate_copy_count(int nr, int good) { }
+#endif
+
+#endif /* _MM_MIGRATE_COPY_H */
