@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from lab import (
     compare,
     curves,
+    migrate,
     migrc_ab,
     migrc_cost,
     migrc_curve,
@@ -38,6 +39,7 @@ def every() -> Iterator[Study]:
     yield policycost.STUDY
     yield readcost.STUDY
     yield zap.STUDY
+    yield migrate.STUDY
     for module in (migrc_ab, migrc_growth, migrc_cost, migrc_curve, migrcfaults, soak, models):
         yield from module.STUDIES
 

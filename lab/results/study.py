@@ -13,6 +13,7 @@ from lab.results import ledger
 # Groups of objects (linux/ROOM/room.toml) whose code a study of a mechanism depends on
 KMMSCAND = ("mm/tier/", "mm/demote.o", "mm/migrate.o", "mm/vmscan.o")
 MIGRC = ("mm/migrc/", "mm/migrate.o", "mm/rmap.o", "mm/memory.o")
+MIGRATE = ("mm/migrate_batch.o", "mm/migrate_copy.o", "mm/migrate.o", "mm/rmap.o", "mm/vmscan.o")
 ZAP = ("mm/zap_batch.o", "mm/memory.o", "mm/mmu_gather.o", "mm/page_alloc.o", "mm/memcontrol.o")
 
 

@@ -3,6 +3,9 @@
  * What migration costs: migrate_pages(2) moves a process between nodes 0 and 1, to and fro, while
  * threads of it read and write random pages, or do not.
  *
+ * With --watch 1 a thread reads random pages, and the longest time that one of them took is printed
+ * for each move, in microseconds.
+ *
  * --folio is the size of the folios, 4 to 2048 KiB; huge pages are mapped by PTEs with "2048pte",
  * smaller ones always.  The markers are around all moves.  The line that is printed has what the
  * counters in /proc/vmstat have grown by meanwhile.
@@ -11,6 +14,7 @@
 #include "lab_folio.h"
 
 #define MAX_THREADS	16
+#define MAX_ROUNDS	64
 #define SETTLE_S	0.5
 
 static const char *const counters[] = {
@@ -29,6 +33,13 @@ struct worker {
 	uint64_t done;
 };
 
+static uint64_t next_random(uint64_t x)
+{
+	x ^= x << 13;
+	x ^= x >> 7;
+	return x ^ x << 17;
+}
+
 static void *work(void *arg)
 {
 	struct worker *worker = arg;
@@ -38,9 +49,7 @@ static void *work(void *arg)
 		for (int i = 0; i < 256; i++) {
 			volatile char *p;
 
-			x ^= x << 13;
-			x ^= x >> 7;
-			x ^= x << 17;
+			x = next_random(x);
 			p = worker->p + x % worker->pages * PAGE_SZ;
 			if (x & 1 << 30)
 				*p += 1;
@@ -48,6 +57,33 @@ static void *work(void *arg)
 				(void)*p;
 		}
 		worker->done += 256;
+	}
+	return NULL;
+}
+
+/* Who accesses pages in random order, and the longest time that one access took, in ns */
+struct watcher {
+	pthread_t thread;
+	char *p;
+	size_t pages;
+	volatile int *stop;
+	_Atomic uint64_t longest;
+};
+
+static void *watch(void *arg)
+{
+	struct watcher *watcher = arg;
+	uint64_t x = 0x9e3779b97f4a7c15;
+
+	while (!*watcher->stop) {
+		uint64_t began, took;
+
+		x = next_random(x);
+		began = (uint64_t)(now_s() * 1e9);
+		(void)*(volatile char *)(watcher->p + x % watcher->pages * PAGE_SZ);
+		took = (uint64_t)(now_s() * 1e9) - began;
+		if (took > watcher->longest)
+			watcher->longest = took;
 	}
 	return NULL;
 }
@@ -77,7 +113,7 @@ static void migrate(int from, int to)
 
 int main(int argc, char **argv)
 {
-	uint64_t size_mb = 64, rounds = 4, nr = 0, touch_kb = 0;
+	uint64_t size_mb = 64, rounds = 4, nr = 0, touch_kb = 0, watched = 0, children = 0;
 	const char *folio = "4";
 	const struct opt opts[] = {
 		{ "size-mb", OPT_U64, &size_mb, "how much memory the process has" },
@@ -85,10 +121,14 @@ int main(int argc, char **argv)
 		{ "rounds", OPT_U64, &rounds, "how often it moves" },
 		{ "threads", OPT_U64, &nr, "that read and write meanwhile" },
 		{ "touch-kb", OPT_U64, &touch_kb, "of the memory by these; 0: all" },
+		{ "children", OPT_U64, &children, "processes that have the same pages" },
+		{ "watch", OPT_U64, &watched, "1: see how long an access may take" },
 		{ NULL, OPT_U64, NULL, NULL },
 	};
 	long long before[NR_COUNTERS] = {}, after[NR_COUNTERS] = {};
 	struct worker workers[MAX_THREADS];
+	uint64_t waits[MAX_ROUNDS] = {};
+	struct watcher watcher = {};
 	volatile int stop = 0;
 	uint64_t done = 0;
 	double began;
@@ -98,6 +138,8 @@ int main(int argc, char **argv)
 	opt_parse(argc - 1, argv + 1, opts);
 	if (nr > MAX_THREADS)
 		die("%s: %s", "--threads", "0 to 16");
+	if (rounds > MAX_ROUNDS)
+		die("%s: %s", "--rounds", "0 to 64");
 	len = size_mb << 20;
 	use_folios(atoi(folio));
 	p = map(len, MAP_PRIVATE);
@@ -105,6 +147,11 @@ int main(int argc, char **argv)
 	touch(p, len);
 	if (strstr(folio, "pte"))
 		split(p, len);
+	for (uint64_t i = 0; i < children; i++)
+		if (!fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			pause();
+		}
 	migrate(1, 0);	/* What is not there yet: libraries */
 	for (uint64_t i = 0; i < nr; i++) {
 		workers[i] = (struct worker){
@@ -114,12 +161,18 @@ int main(int argc, char **argv)
 		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
 			die("%s: %s", "pthread_create", strerror(errno));
 	}
+	watcher = (struct watcher){ .p = p, .pages = len / PAGE_SZ, .stop = &stop };
+	if (watched && pthread_create(&watcher.thread, NULL, watch, &watcher))
+		die("%s: %s", "pthread_create", strerror(errno));
 	sleep_s(SETTLE_S);
 	read_counters(before);
 	began = now_s();
 	lab_start();
-	for (uint64_t i = 0; i < rounds; i++)
+	for (uint64_t i = 0; i < rounds; i++) {
+		watcher.longest = 0;
 		migrate(i & 1, !(i & 1));
+		waits[i] = watcher.longest / 1000;
+	}
 	lab_stop();
 	began = now_s() - began;
 	read_counters(after);
@@ -128,10 +181,15 @@ int main(int argc, char **argv)
 		pthread_join(workers[i].thread, NULL);
 		done += workers[i].done;
 	}
+	if (watched)
+		pthread_join(watcher.thread, NULL);
 	printf("RESULT {\"folio\": \"%s\", \"ms\": %.3f, \"accesses\": %llu", folio, began * 1e3,
 	       (unsigned long long)done);
 	for (unsigned int i = 0; i < NR_COUNTERS; i++)
 		printf(", \"%s\": %lld", counters[i], after[i] - before[i]);
-	printf("}\n");
+	printf(", \"waits_us\": [");
+	for (uint64_t i = 0; watched && i < rounds; i++)
+		printf("%s%llu", i ? ", " : "", (unsigned long long)waits[i]);
+	printf("]}\n");
 	return 0;
 }

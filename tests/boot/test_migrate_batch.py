@@ -74,7 +74,13 @@ def _label(switch: str) -> str:
 
 
 def _broken(switch: str) -> Program:
-    before = f"echo 0 | tee {FAULTS}/fault_* {COPY}/fault_*; echo none > {COPY}/engine; echo 1 > {switch}"
+    before = "; ".join(
+        (
+            f"echo 0 | tee {FAULTS}/fault_* {COPY}/fault_*",
+            f"echo none > {COPY}/engine",
+            f"echo 1 > {switch}",
+        )
+    )
     return replace(BROKEN[switch][0], before=before, label=_label(switch))
 
 

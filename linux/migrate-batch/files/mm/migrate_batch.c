@@ -45,7 +45,8 @@
  * waits.  So a run has MIGRATE_RUN_PAGES at most, and ends early if somebody waits for the lock or
  * the CPU; and folios with many mappings begin none.  Looking for runs takes a walk over the
  * mappings of a folio.  Where none can begin, that is tried ever more seldom (MIGRATE_RUN_SKIP).
- * A hull of a single folio counts as begun.
+ *
+ * Copying.  An engine may copy a batch before the first folio is restored (migrate_copy.c).
  *
  * Restoring.  Copied folios are restored in the same way, some at a time, so that tasks do not wait
  * for all of the batch.  What maps a folio by then is what the rmap says; so it is asked for each.
@@ -424,7 +425,8 @@ static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *fo
 		    !migrate_run_extend(&start, &end, &pages, seen))
 			break;
 	}
-	if (folio == list_next_entry(first, lru))
+	/* Large ones are not looked for in vain. */
+	if (folio == list_next_entry(first, lru) && pages < MIGRATE_RUN_PAGES)
 		return false;
 	run->end = &folio->lru;
 	run->range.start = start;

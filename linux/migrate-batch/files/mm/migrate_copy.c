@@ -16,9 +16,8 @@
  * Who looks a folio up in the page cache or the swap cache retries as long as it is frozen.  For as
  * long as an engine may take that must not be, so only anonymous folios without swap cache are
  * copied by an engine.  Who finds one by its frame number takes it for a free page and passes over
- * it: compaction, offlining (which tries again), idle page tracking.  memory_failure() does, too;
- * a source that is hit while it is frozen is not reported, and is kept from being used again by
- * PG_hwpoison when it is freed.  Deferred splitting would drop it from its queue; it is taken
+ * it: compaction, offlining (which tries again), idle page tracking.  memory_failure() gives up, as
+ * it does on any folio that is isolated.  Deferred splitting would drop it from its queue; it is taken
  * off before.
  *
  * A frozen reference count is the mark of a folio that was copied: no other folio of a batch has
@@ -92,7 +91,8 @@ EXPORT_SYMBOL_GPL(migrate_copy_unregister);
 static bool migrate_copy_takes(struct folio *src)
 {
 	return folio_test_anon(src) && !folio_test_ksm(src) && !folio_test_swapcache(src) &&
-	       !folio_is_zone_device(src) && !folio_mapped(src);
+	       !folio_is_zone_device(src) && !folio_mapped(src) &&
+	       !folio_contain_hwpoisoned_page(src);
 }
 
 /* Only who has isolated the folio has a reference; from now on nobody can get one. */
@@ -130,14 +130,13 @@ static void migrate_copy_failed(struct folio *src)
 		deferred_split_folio(src, mark & MIGRATE_COPY_PARTIALLY);
 }
 
-/* Submit a folio, if the engine may copy it and wants to. */
+/* Submit a folio, if it can be frozen and the engine wants it. */
 static void migrate_copy_submit(struct migrate_copy *copy, struct folio *dst, struct folio *src)
 {
 	struct migrate_copy_job *job = &copy->jobs[copy->nr];
+	bool late = migrate_copy_is_late();
 
-	if (!migrate_copy_takes(src))
-		return;
-	if (migrate_copy_late ? folio_ref_count(src) != 1 : !migrate_copy_freeze(src))
+	if (late ? folio_ref_count(src) != 1 : !migrate_copy_freeze(src))
 		return;
 	job->src = src;
 	job->dst = dst;
@@ -145,36 +144,40 @@ static void migrate_copy_submit(struct migrate_copy *copy, struct folio *dst, st
 	job->private = NULL;
 	if (!copy->engine->submit(copy, job))
 		copy->nr++;
-	else if (!migrate_copy_late)
+	else if (!late)
 		migrate_copy_failed(src);
 }
 
-/* Wait for what was submitted.  What was copied stays frozen. */
-static void migrate_copy_complete(struct migrate_copy *copy)
+/* Wait for what was submitted.  What was copied stays frozen.  Returns false if it took too long. */
+static bool migrate_copy_complete(struct migrate_copy *copy)
 {
-	int i, good = 0;
+	int err, i, good = 0;
 
-	if (copy->engine->complete(copy))
+	err = copy->engine->complete(copy);
+	if (err)
 		copy->engine->cancel(copy);
 	for (i = 0; i < copy->nr; i++) {
 		struct migrate_copy_job *job = &copy->jobs[i];
 
-		if (!job->err)
-			good++;
+		WARN_ON_ONCE(!err && job->err == -EINPROGRESS);
+		/* Late: only a test wants that. */
 		if (folio_ref_count(job->src) && !migrate_copy_freeze(job->src))
 			continue;
 		if (job->err)
 			migrate_copy_failed(job->src);
+		else
+			good++;
 	}
 	migrate_copy_count(copy->nr, good);
 	copy->nr = 0;
+	return !err;
 }
 
 static void migrate_copy_by(const struct migrate_copy_engine *engine, struct list_head *srcs,
 			    struct list_head *dsts)
 {
-	int max = min_t(size_t, list_count_nodes(srcs), MIGRATE_COPY_JOBS);
-	struct migrate_copy copy = { .engine = engine };
+	struct migrate_copy copy = { .engine = engine, .nr_folios = list_count_nodes(srcs) };
+	int max = min(copy.nr_folios, MIGRATE_COPY_JOBS);
 	struct folio *src, *dst;
 	bool begun = false;
 
@@ -185,16 +188,21 @@ static void migrate_copy_by(const struct migrate_copy_engine *engine, struct lis
 		return;
 	dst = list_first_entry(dsts, struct folio, lru);
 	list_for_each_entry(src, srcs, lru) {
-		if (!begun) {
-			copy.private = NULL;
-			if (engine->begin(&copy))
-				break;
-			begun = true;
-		}
-		migrate_copy_submit(&copy, dst, src);
-		if (copy.nr == max) {
-			migrate_copy_complete(&copy);
-			begun = false;
+		cond_resched();
+		if (migrate_copy_takes(src)) {
+			if (!begun) {
+				copy.private = NULL;
+				if (engine->begin(&copy))
+					break;
+				begun = true;
+			}
+			migrate_copy_submit(&copy, dst, src);
+			if (copy.nr == max) {
+				begun = false;
+				/* Who took too long is not asked again. */
+				if (!migrate_copy_complete(&copy))
+					break;
+			}
 		}
 		dst = list_next_entry(dst, lru);
 	}
@@ -232,16 +240,17 @@ void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts)
  * @partially:	set to whether that was because it is mapped partially
  *
  * Context: both are locked.
- * Return: 0.
+ * Return: 0, or -EAGAIN if the source is not as it was when it was frozen; then the CPU has to copy.
  */
 int migrate_copy_adopt(struct folio *dst, struct folio *src, bool *queued, bool *partially)
 {
 	unsigned long mark;
-	int err;
 
 	/* One reference less than usual: none */
-	err = folio_migrate_mapping(NULL, dst, src, -1);
-	VM_WARN_ON_ONCE_FOLIO(err, src);
+	if (WARN_ON_ONCE(folio_migrate_mapping(NULL, dst, src, -1))) {
+		migrate_copy_failed(src);
+		return -EAGAIN;
+	}
 	mark = migrate_copy_thaw(src);
 	*queued = mark & MIGRATE_COPY_QUEUED;
 	*partially = mark & MIGRATE_COPY_PARTIALLY;

@@ -45,10 +45,14 @@ static inline int migrate_copy_adopt(struct folio *dst, struct folio *src, bool 
 #endif /* CONFIG_MIGRATE_BATCH */
 
 #ifdef CONFIG_MIGRATE_BATCH_DEBUG
-extern bool migrate_copy_late;
+bool migrate_copy_is_late(void);
 void migrate_copy_count(int nr, int good);
 #else
-#define migrate_copy_late	false
+static inline bool migrate_copy_is_late(void)
+{
+	return false;
+}
+
 static inline void migrate_copy_count(int nr, int good) { }
 #endif
 

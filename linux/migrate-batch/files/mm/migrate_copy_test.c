@@ -3,7 +3,7 @@
  * Engines for tests of the copy phase (migrate_copy.c), in /sys/kernel/debug/migrate_copy/:
  *
  *   engine		none, cpu or async
- *   delay_us		async: wait so long before each copy
+ *   delay_us		async: wait so long before each copy, 10 ms at most
  *   fail		async: each n-th job fails; 0 for none
  *   refuse		async: each n-th job is not taken
  *   stall		async: each n-th batch does not end until it is cancelled
@@ -12,7 +12,7 @@
  *   counts		what has happened so far
  *   fault_freeze	freeze references after the copy only: what was written through a pin is lost
  *
- * The engine cpu copies at once.  It is what an engine looks like that needs nothing.  The engine
+ * All of them are for the whole machine.  The engine cpu copies at once.  It is what an engine looks like that needs nothing.  The engine
  * async copies on a worker, last job first.
  *
  * Locking: async_lock of a batch keeps what is submitted, and what the worker has left to do.
@@ -37,7 +37,9 @@
 #define ASYNC_TIMEOUT	(60 * HZ)
 #define ASYNC_STALLED	(HZ / 50)
 
-bool migrate_copy_late;
+#define ASYNC_MAX_DELAY_US	10000U
+
+static bool migrate_copy_late;
 
 static u32 async_delay_us;
 static u32 async_fail;
@@ -65,6 +67,17 @@ static atomic_long_t copy_counts[NR_COPY_COUNTS];
 static void copy_count(enum copy_count what)
 {
 	atomic_long_inc(&copy_counts[what]);
+}
+
+/**
+ * migrate_copy_is_late - does a test want references to be frozen too late?
+ *
+ * Context: any.
+ * Return: whether.
+ */
+bool migrate_copy_is_late(void)
+{
+	return READ_ONCE(migrate_copy_late);
 }
 
 /**
@@ -188,7 +201,7 @@ static void async_work(struct work_struct *work)
 	int err;
 
 	while ((job = async_next(batch))) {
-		u32 delay = READ_ONCE(async_delay_us);
+		u32 delay = min(READ_ONCE(async_delay_us), ASYNC_MAX_DELAY_US);
 
 		if (delay)
 			fsleep(delay);
