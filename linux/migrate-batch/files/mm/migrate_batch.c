@@ -43,8 +43,8 @@
  *
  * vCPUs that touch what is being unmapped retry until the end, and who wants the lock for writing
  * waits.  So a run has MIGRATE_RUN_PAGES at most, and ends early if somebody waits for the lock or
- * the CPU; and folios with many mappings begin none.  Looking for runs takes a walk over the
- * mappings of a folio.  Where none can begin, that is tried ever more seldom (MIGRATE_RUN_SKIP).
+ * the CPU.  Looking for runs takes a walk over the mappings of a folio.  Where none can begin, that
+ * is tried ever more seldom (MIGRATE_RUN_SKIP).
  *
  * Copying.  An engine may copy a batch before the first folio is restored (migrate_copy.c).
  *
@@ -89,9 +89,6 @@
 
 /* Base pages of a run, at most; or one folio */
 #define MIGRATE_RUN_PAGES	256
-
-/* Mappings of a folio of a run, at most */
-#define MIGRATE_RUN_VMAS	32
 
 /* Folios for which no run is looked for, at most, after it was in vain */
 #define MIGRATE_RUN_SKIP	64
@@ -231,8 +228,7 @@ static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
 {
 	struct migrate_seen *seen = arg;
 
-	if (++seen->vmas > MIGRATE_RUN_VMAS)
-		return false;
+	seen->vmas++;
 	if (!mm_has_notifiers(vma->vm_mm))
 		return true;
 	seen->mm = vma->vm_mm;
@@ -257,7 +253,7 @@ static void migrate_see(struct folio *folio, struct migrate_seen *seen)
 /* Can a folio be part of a hull? */
 static bool migrate_seen_once(const struct migrate_seen *seen)
 {
-	return seen->nr == 1 && seen->vmas <= MIGRATE_RUN_VMAS;
+	return seen->nr == 1;
 }
 
 /* Can a folio that is locked be part of a run? */
