@@ -26,6 +26,7 @@ ENGINE = "; ".join(
 )
 TEST = Program("migrate_test", timeout_s=300)
 KVM = Program("migrate_batch_test", timeout_s=200)
+TROUBLE = Program("trouble_test", timeout_s=300)
 # What the debug kernel gets through in a minute
 QUICK = replace(
     TEST,
@@ -127,6 +128,9 @@ def test_all_on_the_debug_kernel(
     slow = (
         replace(TEST, timeout_s=1200),
         replace(BY_ENGINE, timeout_s=1200),
+        replace(TROUBLE, timeout_s=1200),
         replace(KVM, timeout_s=600),
     )
-    report(subtests, _run(debug_kernel, slow, out_dir), may_skip=())
+    # Allocations fail on the torture kernel only.
+    skips = {"no /sys/kernel/debug/fail_page_alloc/"}
+    report(subtests, _run(debug_kernel, slow, out_dir), may_skip=skips)

@@ -15,10 +15,10 @@
  *
  * Who looks a folio up in the page cache or the swap cache retries as long as it is frozen.  For as
  * long as an engine may take that must not be, so only anonymous folios without swap cache are
- * copied by an engine.  Who finds one by its frame number takes it for a free page and passes over
- * it: compaction, offlining (which tries again), idle page tracking.  memory_failure() gives up, as
- * it does on any folio that is isolated.  Deferred splitting would drop it from its queue; it is taken
- * off before.
+ * copied by an engine.  Who finds one by its frame number takes it for a free page and passes
+ * over it: compaction, offlining (which tries again), idle page tracking.  memory_failure() gives
+ * up, as it does on any folio that is isolated.  Deferred splitting would drop it from its queue;
+ * it is taken off before.
  *
  * A frozen reference count is the mark of a folio that was copied: no other folio of a batch has
  * none.  Locking: the folios are locked by who migrates them, and their counts are changed by no
@@ -100,6 +100,7 @@ static bool migrate_copy_freeze(struct folio *src)
 {
 	unsigned long mark = 0;
 
+	/* A race: whether it is queued is looked at again under the lock of the queue. */
 	if (folio_order(src) > 1 && !data_race(list_empty(&src->_deferred_list))) {
 		mark |= MIGRATE_COPY_QUEUED;
 		if (folio_test_partially_mapped(src))
@@ -148,7 +149,7 @@ static void migrate_copy_submit(struct migrate_copy *copy, struct folio *dst, st
 		migrate_copy_failed(src);
 }
 
-/* Wait for what was submitted.  What was copied stays frozen.  Returns false if it took too long. */
+/* Wait for what was submitted; what was copied stays frozen.  Returns false if it took too long. */
 static bool migrate_copy_complete(struct migrate_copy *copy)
 {
 	int err, i, good = 0;
@@ -240,7 +241,7 @@ void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts)
  * @partially:	set to whether that was because it is mapped partially
  *
  * Context: both are locked.
- * Return: 0, or -EAGAIN if the source is not as it was when it was frozen; then the CPU has to copy.
+ * Return: 0; -EAGAIN if the source is not as it was when it was frozen, and the CPU has to copy.
  */
 int migrate_copy_adopt(struct folio *dst, struct folio *src, bool *queued, bool *partially)
 {

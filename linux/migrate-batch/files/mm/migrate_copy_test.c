@@ -7,15 +7,15 @@
  *   fail		async: each n-th job fails; 0 for none
  *   refuse		async: each n-th job is not taken
  *   stall		async: each n-th batch does not end until it is cancelled
- *   pin		async: after each n-th copy, take a reference to the source, write to it, and drop
- *			the reference, as somebody might who found it by its frame number
+ *   pin		async: after each n-th copy, take a reference to the source, write to it,
+ *			and drop the reference, as somebody might who found it by its number
  *   counts		what has happened so far
- *   fault_freeze	freeze references after the copy only: what was written through a pin is lost
+ *   fault_freeze	freeze references after the copy only: what was written is lost
  *
- * All of them are for the whole machine.  The engine cpu copies at once.  It is what an engine looks like that needs nothing.  The engine
- * async copies on a worker, last job first.
+ * All of them are for the whole machine.  The engine cpu copies at once.  It is what an engine
+ * looks like that needs nothing.  The engine async copies on a worker, last job first.
  *
- * Locking: async_lock of a batch keeps what is submitted, and what the worker has left to do.
+ * Locking: the lock of a batch keeps what is submitted, and what the worker has left to do.
  */
 
 #include <linux/completion.h>
@@ -144,7 +144,7 @@ static struct workqueue_struct *async_queue;
  */
 struct async_batch {
 	struct work_struct work;
-	spinlock_t lock;
+	spinlock_t lock;	/* of all that follows */
 	struct migrate_copy_job *last;
 	int left;
 	bool all;

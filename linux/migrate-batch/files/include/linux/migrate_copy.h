@@ -9,11 +9,11 @@ struct folio;
 
 /**
  * struct migrate_copy_job - one folio to be copied
- * @src:	from where.  Nobody else has a reference, and no TLB of a CPU or a secondary MMU has a
- *		writable entry; both last until the engine is done with the batch.
+ * @src:	from where.  Nobody else has a reference, and no TLB of a CPU or a secondary MMU has
+ *		a writable entry; both last until the engine is done with the batch.
  * @dst:	to where; of the same size
- * @err:	-EINPROGRESS until the engine sets it: 0 if all of @dst is as @src, or why it is not,
- *		as when an engine has read poison.  Then the CPU copies.
+ * @err:	-EINPROGRESS until the engine sets it: 0 if all of @dst is as @src, or why it is
+ *		not, as when an engine has read poison.  Then the CPU copies.
  * @private:	the engine's
  */
 struct migrate_copy_job {
@@ -42,15 +42,16 @@ struct migrate_copy {
 /**
  * struct migrate_copy_engine - who copies
  * @name:	for messages
- * @begin:	Up to 512 jobs are about to be submitted.  An error means that the engine cannot take
- *		them; it is not asked for the rest of the batch then.
- * @submit:	Copy one folio, now or later.  It does not wait for a copy to end.  An error means that
- *		the engine will not touch the folio.
- * @complete:	Wait until all that was submitted has an @err.  An error means that it took too long;
- *		the engine says how long that is, and is not asked for the rest of the batch.  What
- *		the engine has written to @dst and @err is visible to the caller when it returns.
- * @cancel:	After @complete has failed: when it returns, the engine touches no folio of the batch
- *		any more.  A job may have ended well nonetheless.
+ * @begin:	Up to 512 jobs are about to be submitted.  An error means that the engine cannot
+ *		take them; it is not asked for the rest of the batch then.
+ * @submit:	Copy one folio, now or later.  It does not wait for a copy to end.  An error means
+ *		that the engine will not touch the folio.
+ * @complete:	Wait until all that was submitted has an @err.  An error means that it took too
+ *		long; the engine says how long that is, and is not asked for the rest of the
+ *		batch.  What the engine has written to @dst and @err is visible to the caller
+ *		when it returns.
+ * @cancel:	After @complete has failed: when it returns, the engine touches no folio of the
+ *		batch any more.  A job may have ended well nonetheless.
  *
  * After @begin has returned 0, the last call for these jobs is @complete if that returns 0, else
  * @cancel.  Several tasks may have jobs at the same time.
