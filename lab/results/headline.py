@@ -86,6 +86,17 @@ ROWS = (
         first=True,
     ),
     Row(
+        "64 KiB folios that migrate again and again: instructions a page, beside the copy",
+        "migrate",
+        "beside",
+        "{:,.0f}",
+        {
+            "no tiering": "move: 64 KiB, 1 CPU, unmodified",
+            "tiershift": "move: 64 KiB, 1 CPU, ours, limit 512",
+        },
+        first=True,
+    ),
+    Row(
         "munmap of 1 GiB of 4 KiB pages, virtual ms",
         "zap",
         "",
