@@ -44,16 +44,20 @@ static inline int migrate_copy_adopt(struct folio *dst, struct folio *src, bool 
 
 #endif /* CONFIG_MIGRATE_BATCH */
 
-#ifdef CONFIG_MIGRATE_BATCH_DEBUG
-bool migrate_copy_is_late(void);
-void migrate_copy_count(int nr, int good);
-#else
+bool migrate_copy_test_late(void);
+void migrate_copy_test_count(int nr, int good);
+
+/* Does a test want references to be frozen too late? */
 static inline bool migrate_copy_is_late(void)
 {
-	return false;
+	return IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG) && migrate_copy_test_late();
 }
 
-static inline void migrate_copy_count(int nr, int good) { }
-#endif
+/* Of the jobs that an engine took, so many were copied. */
+static inline void migrate_copy_count(int nr, int good)
+{
+	if (IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG))
+		migrate_copy_test_count(nr, good);
+}
 
 #endif /* _MM_MIGRATE_COPY_H */

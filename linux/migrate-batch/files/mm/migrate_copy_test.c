@@ -70,24 +70,24 @@ static void copy_count(enum copy_count what)
 }
 
 /**
- * migrate_copy_is_late - does a test want references to be frozen too late?
+ * migrate_copy_test_late - does a test want references to be frozen too late?
  *
  * Context: any.
  * Return: whether.
  */
-bool migrate_copy_is_late(void)
+bool migrate_copy_test_late(void)
 {
 	return READ_ONCE(migrate_copy_late);
 }
 
 /**
- * migrate_copy_count - count what an engine has done
+ * migrate_copy_test_count - count what an engine has done
  * @nr:		jobs that it took
  * @good:	of these, how many were copied
  *
  * Context: any.
  */
-void migrate_copy_count(int nr, int good)
+void migrate_copy_test_count(int nr, int good)
 {
 	atomic_long_add(nr, &copy_counts[COPY_SUBMITTED]);
 	atomic_long_add(good, &copy_counts[COPY_GOOD]);

@@ -124,10 +124,9 @@ FIXTURE_SETUP(files)
 	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
 	mkdir(FILES, 0700);
 	run("mount -t tmpfs none " FILES " && mkdir " FILES "/outer " FILES "/inner");
-	run("truncate -s 48M " FILES "/image && mkfs.ext2 -q -F " FILES "/image && "
-	    "mount -o loop " FILES "/image " FILES "/outer");
-	run("truncate -s 32M " FILES "/outer/image && mkfs.ext2 -q -F " FILES "/outer/image && "
-	    "mount -o loop " FILES "/outer/image " FILES "/inner");
+	run("mkfs.ext2 -q " FILES "/image 48M && mount -o loop " FILES "/image " FILES "/outer");
+	run("mkfs.ext2 -q " FILES "/outer/image 32M");
+	run("mount -o loop " FILES "/outer/image " FILES "/inner");
 	self->fd = open(FILES "/inner/file", O_RDWR | O_CREAT, 0600);
 	if (self->fd < 0)
 		SKIP(return, "no file on a loop device (mkfs.ext2, CONFIG_BLK_DEV_LOOP)");
@@ -291,7 +290,7 @@ static void *poison(void *arg)
 TEST_F(trouble, poisoned)
 {
 	unsigned long gone = 0, bad = 0;
-	volatile unsigned long i;
+	static unsigned long i;	/* kept by siglongjmp() */
 	pthread_t thread;
 
 	if (access(POISON "corrupt-pfn", W_OK))
