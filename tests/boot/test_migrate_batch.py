@@ -131,6 +131,4 @@ def test_all_on_the_debug_kernel(
         replace(TROUBLE, timeout_s=1200),
         replace(KVM, timeout_s=600),
     )
-    # Allocations fail on the torture kernel only.
-    skips = {"no /sys/kernel/debug/fail_page_alloc/"}
-    report(subtests, _run(debug_kernel, slow, out_dir), may_skip=skips)
+    report(subtests, _run(debug_kernel, slow, out_dir), may_skip=())
