@@ -97,6 +97,7 @@ def whole_and_broken(
         TEST,
         KVM,
         replace(BY_ENGINE, args=QUICK.args),
+        TROUBLE,
         *(_broken(switch) for switch in BROKEN),
     )
     return _run(torture_kernel, wanted, tmp_path_factory.mktemp("migrate") / "out")
