@@ -58,7 +58,7 @@
  * invalidated for itself (migrate_run_covers()); with more than one folio locked nobody waits for
  * another folio.
  *
- * Cost when off: a test of a pointer for each mapping of a folio, and a no-op for each PTE.
+ * Cost when off: a test of a pointer for each mapping, of a count for each folio; no-ops for PTEs.
  */
 
 #define pr_fmt(fmt) "migrate_batch: " fmt
