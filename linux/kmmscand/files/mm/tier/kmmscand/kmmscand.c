@@ -59,7 +59,7 @@
 #include <linux/kthread.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
-#include <linux/mmu_notifier.h>
+#include <linux/mmu_age.h>
 #include <linux/mutex.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
@@ -363,7 +363,7 @@ static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
 	pass->nodes = &kmmscand->nodes;
 	target_vote(state, task);
 	/* Close visits ask a secondary MMU too often. */
-	pass->close = window_ms && !mm_has_notifiers(pass->mm);
+	pass->close = window_ms && !mmu_age_secondary(pass->mm);
 	pass->part = pass->close ? state->part : 0;
 	/* 2^spread passes ago every page table has had its turn, unless passes were late. */
 	spread = max(state->part_done, pass->part);
@@ -432,10 +432,10 @@ static int kmmscand_visit(struct kmmscand_scanner *s, struct task_struct *task,
 	int ret;
 
 	/* It may have got a secondary MMU meanwhile. */
-	if (mm_has_notifiers(pass->mm))
+	if (mmu_age_secondary(pass->mm))
 		pass->close = false;
 	if (!pass->next) {
-		if ((!s->longer || mm_has_notifiers(pass->mm) || tier_mm_scale(pass->mm) > 1) &&
+		if ((!s->longer || mmu_age_secondary(pass->mm) || tier_mm_scale(pass->mm) > 1) &&
 		    (int)(state->due - hotness_epoch()) > 0)
 			return 0;
 		kmmscand_begin(state, task, s->close.window_ms);

@@ -43,7 +43,8 @@
  *    MGLRU for its part clears the bit without looking at pages of other nodes.  It tells
  *    that it did (kmmscand_page_table_aged()), and a pass that follows skips nothing.
  *  - An mm with a secondary MMU (KVM) costs a notifier call for every entry of a
- *    slow page, because only the notifier knows what the guest has accessed.
+ *    slow page, because only the notifier knows what the guest has accessed; or
+ *    one for each page table, if it can be asked so (include/linux/mmu_age.h).
  *  - A processor sets the bit again only when it walks the page table, so what
  *    stays in the TLB would look idle, and the hottest pages, in particular huge
  *    ones, do stay there.  Therefore an address space in which bits were cleared is
@@ -81,6 +82,7 @@
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
+#include <linux/mmu_age.h>
 #include <linux/mmu_notifier.h>
 #include <linux/page_idle.h>
 #include <linux/pagewalk.h>
@@ -161,6 +163,8 @@ struct kmmscand_walk {
 	unsigned int warm;		/* score that may be promoted at all */
 	int hot_nid;			/* last slow node that mattered */
 	unsigned int hot;		/* score that is promoted from there */
+
+	struct mmu_age age;		/* what secondary MMUs know of this page table */
 };
 
 /*
@@ -364,7 +368,7 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	w->pass->ptes += w->look != KMMSCAND_AGAIN;
 	w->pass->mapped += kmmscand_begins(w->look);
 	w->again += w->look == KMMSCAND_AGAIN;
-	if (!pmd_young(pmd) && !mm_has_notifiers(vma->vm_mm) && w->look != KMMSCAND_AGAIN)
+	if (!pmd_young(pmd) && !mmu_age_secondary(vma->vm_mm) && w->look != KMMSCAND_AGAIN)
 		return;
 
 	/* NULL for the huge zero folio */
@@ -495,6 +499,23 @@ static int kmmscand_skip(struct kmmscand_walk *w)
 	return 0;
 }
 
+/* Ask secondary MMUs at once about those pages of a page table that may be promoted. */
+static void kmmscand_ask(struct kmmscand_walk *w, struct vm_area_struct *vma, pte_t *pte,
+			 unsigned long addr, unsigned long end)
+{
+	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
+
+	mmu_age_table(&w->age, addr);
+	for (; addr != end; pte++, addr += PAGE_SIZE) {
+		pte_t ptent = ptep_get(pte);
+
+		if (pte_present(ptent) && pte_pfn(ptent) - slow_start < slow_len &&
+		    kmmscand_folio_slow(w, kmmscand_folio(w, vma, addr, ptent)))
+			mmu_age_add(&w->age, addr);
+	}
+	mmu_age_ask(&w->age, vma->vm_mm);
+}
+
 static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			      struct mm_walk *walk)
 {
@@ -502,7 +523,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	struct kmmscand_walk *w = walk->private;
 	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
 	unsigned long start = addr, absent = 0;
-	bool other, notifiers, quiet = w->slow_len;
+	bool other, quiet = w->slow_len;
 	pte_t *start_pte, *pte;
 	spinlock_t *ptl;	/* of the PMD or of the page table */
 
@@ -541,11 +562,13 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 		return 0;
 
 	/*
-	 * A secondary MMU may know of accesses that the PTE does not show.  To
-	 * ask it is expensive (KVM takes its mmu_lock for each entry).
+	 * A secondary MMU may know of accesses that the PTE does not show.  It is asked once, or
+	 * about each entry, which is expensive (KVM takes its mmu_lock for each).
 	 */
-	notifiers = mm_has_notifiers(vma->vm_mm);
-	if (notifiers)
+	mmu_age_begin(&w->age, vma->vm_mm);
+	if (mmu_age_by_range(&w->age))
+		kmmscand_ask(w, vma, start_pte, addr, end);
+	else if (w->age.secondary)
 		w->budget -= min(w->budget, KMMSCAND_NOTIFY_COST - 1U);
 
 	/*
@@ -563,7 +586,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			continue;
 		}
 		/* Most entries end here. */
-		if (!pte_young(ptent) && !notifiers)
+		if (mmu_age_idle(&w->age, addr, ptent))
 			continue;
 		/* Certainly not on a slow node? */
 		if (pte_pfn(ptent) - slow_start >= slow_len) {
@@ -571,7 +594,8 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			continue;
 		}
 		folio = kmmscand_folio(w, vma, addr, ptent);
-		if (kmmscand_folio_slow(w, folio) && ptep_clear_young_notify(vma, addr, pte))
+		if (kmmscand_folio_slow(w, folio) &&
+		    mmu_age_clear_young(&w->age, vma, addr, pte))
 			kmmscand_accessed(w, folio);
 	}
 #ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
@@ -579,7 +603,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	 * For all of the page table, or for none.  What would replace the page table
 	 * by something else needs the lock that we hold.
 	 */
-	if (!mm_has_notifiers(vma->vm_mm) && arch_has_hw_nonleaf_pmd_young() &&
+	if (!w->age.secondary && arch_has_hw_nonleaf_pmd_young() &&
 	    (quiet || !lru_gen_enabled()) && end - start == PMD_SIZE)
 		w->cleared |= pmdp_test_and_clear_young(vma, start, pmd);
 #endif
@@ -716,7 +740,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 		.pass = pass,
 		.look = pass->stale && look == KMMSCAND_SINCE ? KMMSCAND_CLEAR : look,
 		.next = *next,
-		.skip = arch_has_hw_nonleaf_pmd_young() && !mm_has_notifiers(pass->mm) &&
+		.skip = arch_has_hw_nonleaf_pmd_young() && !mmu_age_secondary(pass->mm) &&
 			!(pass->stale && kmmscand_begins(look)),
 		.warm = READ_ONCE(kmmscand_tunables.hot_threshold),
 		.hot_nid = NUMA_NO_NODE,

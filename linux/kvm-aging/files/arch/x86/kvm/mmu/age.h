@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Aging of guest memory: what tests may break. */
+#ifndef __KVM_X86_MMU_AGE_H
+#define __KVM_X86_MMU_AGE_H
+
+#include <linux/bits.h>
+#include <linux/types.h>
+
+enum kvm_age_faults {
+	KVM_AGE_STORE = BIT(0),		/* Accessed bits are cleared by a plain store */
+	KVM_AGE_PAGES = BIT(1),		/* pages lose theirs that nobody has asked about */
+	KVM_AGE_ROOTS = BIT(2),		/* only the first root is looked at */
+	KVM_AGE_RMAPS = BIT(3),		/* shadow page tables are forgotten */
+};
+
+#ifdef CONFIG_KVM_AGING_DEBUG
+extern unsigned int kvm_age_faults;
+
+void kvm_age_delay(void);
+#define kvm_age_fault(name)	unlikely(READ_ONCE(kvm_age_faults) & KVM_AGE_##name)
+#else
+static inline void kvm_age_delay(void)
+{
+}
+
+#define kvm_age_fault(name)	false
+#endif
+
+#endif /* __KVM_X86_MMU_AGE_H */

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which pages of a virtual machine are found accessed when its memory is aged, and that nothing
+ * else happens to them.
+ *
+ * MGLRU is asked by its debugfs file, and answers with sizes of generations; memory.reclaim then
+ * shows which pages it holds for idle; page_idle asks page by page.
+ *
+ * Without arguments all tests; -t NAME for some; -s SECONDS for each stress.  -x says that shadow
+ * page tables are expected not to be looked at.  Needs root, two memory nodes, swap and MGLRU.
+ */
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "kselftest.h"
+#include "kvm_util.h"
+#include "processor.h"
+#include "svm_util.h"
+#include "test_util.h"
+#include "ucall_common.h"
+
+#define SWITCHES	"/sys/module/kvm/parameters/"
+#define LRU_GEN		"/sys/kernel/debug/lru_gen"
+#define GROUPS		"/tmp/aging_groups"
+#define GROUP		GROUPS "/aging"
+#define PAGE		4096UL
+#define NR_PAGES	8192UL
+#define GPA		0x100000000UL
+#define GVA		0x100000000UL
+#define SLOT		1
+#define NODES		2
+/* Pages that are not the guest's, or that wait in batches */
+#define OTHERS		192
+
+/* What the guest is told: touch every @step-th page of those from @first on, then say so. */
+static struct order {
+	uint64_t first, step, write, value;
+	uint64_t leave;
+} order;
+static uint64_t rounds;
+static bool stop;
+
+static unsigned int seconds = 3;
+
+static uint64_t *guest_page(uint64_t i)
+{
+	return (uint64_t *)(GVA + i * PAGE);
+}
+
+static void guest_touch(void)
+{
+	uint64_t i;
+
+	for (i = order.first; i < NR_PAGES; i += order.step) {
+		if (order.write)
+			WRITE_ONCE(*guest_page(i), order.value ? order.value : i);
+		else
+			READ_ONCE(*guest_page(i));
+	}
+}
+
+static void guest_code(void)
+{
+	while (!order.leave) {
+		guest_touch();
+		GUEST_SYNC(0);
+	}
+	GUEST_DONE();
+}
+
+/* A guest of the guest does it instead. */
+static void guests_guest(void)
+{
+	for (;;) {
+		guest_touch();
+		__asm__ __volatile__("vmmcall");
+	}
+}
+
+#define NPT_TABLES	4	/* root, one that has 1 GiB in each entry, two that have 2 MiB */
+
+/* A guest that has a guest; @npt are pages for nested page tables, or 0 for none. */
+static void guest_hypervisor(struct svm_test_data *svm, uint64_t *npt, uint64_t npt_gpa)
+{
+	unsigned long stack[64];
+	uint64_t i;
+
+	generic_svm_setup(svm, guests_guest, &stack[64]);
+	if (npt) {
+		npt[0] = (npt_gpa + PAGE) | 7;
+		npt[512 + 0] = (npt_gpa + 2 * PAGE) | 7;
+		npt[512 + 4] = (npt_gpa + 3 * PAGE) | 7;
+		for (i = 0; i < 512; i++) {
+			npt[2 * 512 + i] = (i << 21) | 0x87;
+			npt[3 * 512 + i] = (4UL << 30) | (i << 21) | 0x87;
+		}
+		svm->vmcb->control.nested_ctl |= 1;
+		svm->vmcb->control.nested_cr3 = npt_gpa;
+	}
+	while (!order.leave) {
+		run_guest(svm->vmcb, svm->vmcb_gpa);
+		GUEST_ASSERT_EQ(svm->vmcb->control.exit_code, SVM_EXIT_VMMCALL);
+		svm->vmcb->save.rip += 3;
+		GUEST_SYNC(0);
+	}
+	GUEST_DONE();
+}
+
+enum kind {
+	PLAIN,
+	NESTED,		/* the guest of the guest touches: another root of the same page tables */
+	NESTED_NPT,	/* and has nested page tables, which KVM shadows */
+};
+
+struct guest {
+	struct kvm_vm *vm;
+	struct kvm_vcpu *vcpu;
+	char *memory;
+	bool failed;
+	pthread_t thread;
+};
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		ksft_exit_fail_msg("%s: %s: %s\n", path, text, strerror(errno));
+	close(fd);
+}
+
+/* Returns false if the guest has found something wrong. */
+static bool run(struct guest *guest)
+{
+	struct ucall uc;
+
+	vcpu_run(guest->vcpu);
+	switch (get_ucall(guest->vcpu, &uc)) {
+	case UCALL_SYNC:
+	case UCALL_DONE:
+		return true;
+	case UCALL_ABORT:
+		ksft_print_msg("guest: %s\n", uc.buffer);
+		guest->failed = true;
+		return false;
+	default:
+		ksft_exit_fail_msg("the guest left for a reason that it has not\n");
+	}
+}
+
+static bool tell(struct guest *guest, struct order what)
+{
+	struct kvm_vm *vm = guest->vm;
+
+	order = what;
+	sync_global_to_guest(vm, order);
+	return run(guest);
+}
+
+static bool touch(struct guest *guest, unsigned long first, unsigned long step)
+{
+	return tell(guest, (struct order){ .first = first, .step = step, .write = 1 });
+}
+
+static void begin(struct guest *guest, enum kind kind, bool huge)
+{
+	vm_vaddr_t svm = 0, npt = 0;
+	struct kvm_vm *vm;
+
+	memset(guest, 0, sizeof(*guest));
+	order = (struct order){ .step = NR_PAGES };
+	stop = false;
+	prctl(PR_SET_THP_DISABLE, !huge, 0, 0, 0);
+	vm = vm_create_with_one_vcpu(&guest->vcpu, kind == PLAIN ? (void *)guest_code :
+							  (void *)guest_hypervisor);
+	guest->vm = vm;
+	if (kind != PLAIN) {
+		vcpu_alloc_svm(vm, &svm);
+		if (kind == NESTED_NPT)
+			npt = vm_vaddr_alloc_pages(vm, NPT_TABLES);
+		vcpu_args_set(guest->vcpu, 3, svm, npt, npt ? addr_gva2gpa(vm, npt) : 0);
+	}
+	vm_userspace_mem_region_add(vm, huge ? VM_MEM_SRC_ANONYMOUS_THP : VM_MEM_SRC_ANONYMOUS,
+				    GPA, SLOT, NR_PAGES, 0);
+	virt_map(vm, GVA, GPA, NR_PAGES);
+	sync_global_to_guest(vm, stop);
+	guest->memory = addr_gpa2hva(vm, GPA);
+	memset(guest->memory, 1, NR_PAGES * PAGE);
+}
+
+static void end(struct guest *guest)
+{
+	if (!guest->failed)
+		tell(guest, (struct order){ .step = NR_PAGES, .leave = 1 });
+	kvm_vm_free(guest->vm);
+}
+
+/* Sizes of generations of our group, of anonymous memory */
+struct generations {
+	unsigned int id;
+	unsigned long youngest[NODES];
+	unsigned long before[NODES];		/* in the one before the youngest */
+	unsigned long older[NODES];
+};
+
+static struct generations generations(void)
+{
+	struct generations g = {};
+	char line[512], path[256];
+	unsigned long seq, age, anon, size[NODES][16] = {};
+	unsigned int id, node = 0, i;
+	bool ours = false;
+	FILE *f = fopen(LRU_GEN, "r");
+
+	if (!f)
+		ksft_exit_fail_msg("%s: %s\n", LRU_GEN, strerror(errno));
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "memcg %u %255s", &id, path) == 2) {
+			ours = !strcmp(path, "/aging");
+			if (ours)
+				g.id = id;
+		} else if (sscanf(line, " node %u", &node) == 1) {
+			node = node < NODES ? node : NODES - 1;
+		} else if (ours && sscanf(line, "%lu %lu %lu", &seq, &age, &anon) == 3) {
+			/* They come from the oldest to the youngest. */
+			memmove(size[node] + 1, size[node], 15 * sizeof(size[node][0]));
+			size[node][0] = anon;
+			g.youngest[node] = seq;
+		}
+	}
+	fclose(f);
+	for (node = 0; node < NODES; node++) {
+		g.before[node] = size[node][1];
+		for (i = 2; i < 16; i++)
+			g.older[node] += size[node][i];
+	}
+	return g;
+}
+
+/* Age the memory of our group on a node. */
+static void age(unsigned int node)
+{
+	struct generations g = generations();
+	char text[128];
+
+	sprintf(text, "+ %u %u %lu 1 1", g.id, node, g.youngest[node]);
+	write_file(LRU_GEN, text);
+}
+
+static void age_all(void)
+{
+	unsigned int node;
+
+	for (node = 0; node < NODES; node++)
+		age(node);
+}
+
+static unsigned long young(void)
+{
+	struct generations g = generations();
+
+	return g.before[0] + g.before[1];
+}
+
+static bool about(unsigned long found, unsigned long expected)
+{
+	return found + OTHERS >= expected && found <= expected + OTHERS;
+}
+
+/*
+ * Touch some, age, and count what went into the generation that was the youngest: the pages that
+ * were found accessed, and what the host has touched.
+ */
+static bool histogram(enum kind kind, bool huge)
+{
+	static const struct {
+		unsigned long first, step, expected;
+	} some[] = {
+		{ 0, 1, NR_PAGES },
+		{ 0, 2, NR_PAGES / 2 },
+		{ 1, 8, NR_PAGES / 8 },
+		{ NR_PAGES, 1, 0 },
+	};
+	struct guest guest;
+	unsigned int i;
+	bool ok = true;
+
+	begin(&guest, kind, huge);
+	ok = touch(&guest, 0, 1);
+	age_all();
+	age_all();
+	for (i = 0; i < ARRAY_SIZE(some) && ok; i++) {
+		unsigned long expected = some[i].expected, found;
+
+		/* Of a huge page one half is as good as all. */
+		if (huge && expected)
+			expected = NR_PAGES;
+		ok = touch(&guest, some[i].first, some[i].step);
+		age_all();
+		found = young();
+		ksft_print_msg("accessed %lu, found %lu\n", expected, found);
+		ok = ok && about(found, expected);
+	}
+	end(&guest);
+	return ok;
+}
+
+static bool test_histogram(void)
+{
+	return histogram(PLAIN, false);
+}
+
+static bool test_huge(void)
+{
+	return histogram(PLAIN, true);
+}
+
+static bool test_nested(void)
+{
+	return histogram(NESTED, false);
+}
+
+static bool test_nested_npt(void)
+{
+	return histogram(NESTED_NPT, false);
+}
+
+static unsigned long move_pages_to(struct guest *guest, int node, unsigned long first,
+				   unsigned long step)
+{
+	unsigned long n = (NR_PAGES - first + step - 1) / step, i, moved = 0;
+	void **pages = calloc(n, sizeof(*pages));
+	int *nodes = calloc(n, sizeof(*nodes));
+	int *status = calloc(n, sizeof(*status));
+
+	for (i = 0; i < n; i++) {
+		pages[i] = guest->memory + (first + i * step) * PAGE;
+		nodes[i] = node;
+	}
+	if (syscall(SYS_move_pages, 0, n, pages, nodes, status, MPOL_MF_MOVE) < 0)
+		ksft_exit_fail_msg("move_pages: %s\n", strerror(errno));
+	for (i = 0; i < n; i++)
+		moved += status[i] == node;
+	free(pages);
+	free(nodes);
+	free(status);
+	return moved;
+}
+
+/* Who ages the memory of one node may not forget what was accessed on another. */
+static bool test_other_node(void)
+{
+	struct generations g;
+	struct guest guest;
+	bool ok;
+
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	move_pages_to(&guest, 0, 0, 2);
+	move_pages_to(&guest, 1, 1, 2);
+	ok = ok && touch(&guest, 0, 1);
+	age_all();
+	age_all();
+	ok = ok && touch(&guest, 0, 1);
+	age(0);
+	age(1);
+	g = generations();
+	ksft_print_msg("found on node 0 %lu, on node 1 %lu\n", g.before[0], g.before[1]);
+	end(&guest);
+	return ok && about(g.before[0], NR_PAGES / 2) && about(g.before[1], NR_PAGES / 2);
+}
+
+static uint64_t pagemap(int fd, const char *address)
+{
+	uint64_t entry = 0;
+
+	if (pread(fd, &entry, sizeof(entry), (unsigned long)address / PAGE * 8) != 8)
+		ksft_exit_fail_msg("pagemap: %s\n", strerror(errno));
+	return entry;
+}
+
+/* Proactive reclaim of a guest takes the half that it does not touch. */
+static bool test_reclaim(void)
+{
+	unsigned long i, hot = 0, cold = 0;
+	struct guest guest;
+	char text[64];
+	bool ok;
+	int fd;
+
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	for (i = 0; i < 3; i++) {
+		age_all();
+		ok = ok && touch(&guest, 1, 2);
+	}
+	age_all();
+	sprintf(text, "%lu swappiness=200", (NR_PAGES / 2 - OTHERS) * PAGE);
+	write_file(GROUP "/memory.reclaim", text);
+	fd = open("/proc/self/pagemap", O_RDONLY);
+	for (i = 0; i < NR_PAGES; i++) {
+		if (!(pagemap(fd, guest.memory + i * PAGE) & (1ULL << 62)))
+			continue;
+		if (i % 2)
+			hot++;
+		else
+			cold++;
+	}
+	close(fd);
+	ksft_print_msg("swapped out: %lu hot, %lu cold pages\n", hot, cold);
+	end(&guest);
+	/* 1 % of the hot ones */
+	return ok && hot <= NR_PAGES / 2 / 100 && cold >= NR_PAGES / 2 - 2 * OTHERS;
+}
+
+/* page_idle, with the right answer for each page */
+static bool test_page_idle(void)
+{
+	unsigned long i, wrong = 0, missing = 0;
+	int map, bitmap = open("/sys/kernel/mm/page_idle/bitmap", O_RDWR);
+	uint64_t pfn, bits;
+	struct guest guest;
+	bool ok;
+
+	if (bitmap < 0) {
+		ksft_print_msg("no page_idle\n");
+		return false;
+	}
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	/* What waits in batches does not count as being on an LRU list. */
+	age_all();
+	map = open("/proc/self/pagemap", O_RDONLY);
+	for (i = 0; i < NR_PAGES; i++) {
+		pfn = pagemap(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
+		bits = 1ULL << pfn % 64;
+		if (pwrite(bitmap, &bits, 8, pfn / 64 * 8) != 8)
+			ksft_exit_fail_msg("page_idle: %s\n", strerror(errno));
+	}
+	ok = ok && touch(&guest, 0, 3);
+	for (i = 0; i < NR_PAGES; i++) {
+		pfn = pagemap(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
+		if (pread(bitmap, &bits, 8, pfn / 64 * 8) != 8)
+			ksft_exit_fail_msg("page_idle: %s\n", strerror(errno));
+		if (bits >> pfn % 64 & 1)
+			missing += i % 3 == 0;
+		else
+			wrong += i % 3 != 0;
+	}
+	close(map);
+	close(bitmap);
+	ksft_print_msg("accessed and not found %lu, found and not accessed %lu\n", missing, wrong);
+	end(&guest);
+	return ok && !missing && wrong <= OTHERS;
+}
+
+struct ager {
+	pthread_t thread;
+	unsigned long passes;
+};
+
+static void *age_for_ever(void *arg)
+{
+	struct ager *ager = arg;
+
+	while (!READ_ONCE(stop)) {
+		age_all();
+		ager->passes++;
+	}
+	return NULL;
+}
+
+/*
+ * While memory is aged, it is discarded, and the guest must find it empty.  If the mapping of a
+ * page came back, the guest would find what has been there, or what somebody else has there now.
+ */
+static bool test_discard(void)
+{
+	time_t until = time(NULL) + seconds;
+	unsigned long i, old = 0, n = 0, chunk = 64;
+	struct ager ager = {};
+	struct guest guest;
+	bool ok = true;
+
+	begin(&guest, PLAIN, false);
+	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
+	while (time(NULL) < until && ok) {
+		ok = tell(&guest, (struct order){ .step = 1, .write = 1, .value = n + 2 });
+		for (i = 0; i < NR_PAGES; i += chunk) {
+			madvise(guest.memory + i * PAGE, chunk * PAGE, MADV_DONTNEED);
+			/* Give away what the guest may still have. */
+			memset(guest.memory + i * PAGE, 0, chunk * PAGE);
+		}
+		/* The guest adds a one, which the host must find. */
+		ok = ok && tell(&guest, (struct order){ .step = 1, .write = 1, .value = 1 });
+		for (i = 0; i < NR_PAGES; i++)
+			old += *(volatile uint64_t *)(guest.memory + i * PAGE) != 1;
+		n++;
+	}
+	WRITE_ONCE(stop, true);
+	pthread_join(ager.thread, NULL);
+	ksft_print_msg("%lu times discarded, %lu passes, %lu pages were not the guest's\n", n,
+		       ager.passes, old);
+	end(&guest);
+	return ok && n && ager.passes && !old;
+}
+
+static const struct {
+	const char *name;
+	bool (*run)(void);
+} tests[] = {
+	{ "histogram", test_histogram },
+	{ "huge", test_huge },
+	{ "nested", test_nested },
+	{ "nested_npt", test_nested_npt },
+	{ "other_node", test_other_node },
+	{ "reclaim", test_reclaim },
+	{ "page_idle", test_page_idle },
+	{ "discard", test_discard },
+};
+
+static void join_group(void)
+{
+	mkdir(GROUPS, 0700);
+	if (mount("none", GROUPS, "cgroup2", 0, NULL))
+		ksft_exit_skip("cgroup2: %s\n", strerror(errno));
+	write_file(GROUPS "/cgroup.subtree_control", "+memory");
+	mkdir(GROUP, 0700);
+	write_file(GROUP "/cgroup.procs", "0");
+}
+
+static void leave_group(void)
+{
+	write_file(GROUPS "/cgroup.procs", "0");
+	rmdir(GROUP);
+	umount(GROUPS);
+}
+
+int main(int argc, char **argv)
+{
+	bool wanted[ARRAY_SIZE(tests)] = {}, some = false;
+	unsigned int i, n = 0;
+	int opt;
+
+	while ((opt = getopt(argc, argv, "t:s:")) != -1) {
+		for (i = 0; opt == 't' && i < ARRAY_SIZE(tests); i++)
+			if (!strcmp(tests[i].name, optarg))
+				break;
+		if (opt == '?' || i == ARRAY_SIZE(tests)) {
+			fprintf(stderr, "usage: %s [-s SECONDS] [-t TEST]...; tests:", argv[0]);
+			for (i = 0; i < ARRAY_SIZE(tests); i++)
+				fprintf(stderr, " %s", tests[i].name);
+			fprintf(stderr, "\n");
+			return KSFT_FAIL;
+		}
+		if (opt == 's') {
+			seconds = atoi(optarg);
+			continue;
+		}
+		wanted[i] = true;
+		some = true;
+	}
+	ksft_print_header();
+	if (access(LRU_GEN, W_OK))
+		ksft_exit_skip("%s: %s\n", LRU_GEN, strerror(errno));
+	if (access("/sys/devices/system/node/node1", F_OK))
+		ksft_exit_skip("there is one node only\n");
+	join_group();
+	for (i = 0; i < ARRAY_SIZE(tests); i++)
+		n += !some || wanted[i];
+	ksft_set_plan(n);
+	for (i = 0; i < ARRAY_SIZE(tests); i++)
+		if (!some || wanted[i])
+			ksft_test_result(tests[i].run(), "%s\n", tests[i].name);
+	leave_group();
+	ksft_finished();
+}
