@@ -6,8 +6,8 @@
  * MGLRU is asked by its debugfs file, and answers with sizes of generations; memory.reclaim then
  * shows which pages it holds for idle; page_idle asks page by page.
  *
- * Without arguments all tests; -t NAME for some; -s SECONDS for each stress.  -x says that shadow
- * page tables are expected not to be looked at.  Needs root, two memory nodes, swap and MGLRU.
+ * Without arguments all tests; -t NAME for some; -s SECONDS for each stress.  Needs root, two
+ * memory nodes, swap and MGLRU.
  */
 #include <linux/mempolicy.h>
 #include <pthread.h>
@@ -23,7 +23,6 @@
 #include "test_util.h"
 #include "ucall_common.h"
 
-#define SWITCHES	"/sys/module/kvm/parameters/"
 #define LRU_GEN		"/sys/kernel/debug/lru_gen"
 #define GROUPS		"/tmp/aging_groups"
 #define GROUP		GROUPS "/aging"
@@ -36,9 +35,14 @@
 /* Pages that are not the guest's, or that wait in batches */
 #define OTHERS		192
 
-/* What the guest is told: touch every @step-th page of those from @first on, then say so. */
+/*
+ * What the guest is told: touch every @step-th page of those from @first on, or add one to each
+ * round by round until it is told to stop; then say so.
+ */
 static struct order {
 	uint64_t first, step, write, value;
+	uint64_t count;
+	uint64_t itself;	/* the guest, not the guest's guest */
 	uint64_t leave;
 } order;
 static uint64_t rounds;
@@ -63,10 +67,27 @@ static void guest_touch(void)
 	}
 }
 
+static void guest_count(void)
+{
+	uint64_t i;
+
+	for (i = 0; i < NR_PAGES; i++)
+		WRITE_ONCE(*guest_page(i), 0);
+	for (rounds = 0; !READ_ONCE(stop); rounds++) {
+		for (i = 0; i < NR_PAGES; i++) {
+			GUEST_ASSERT_EQ(READ_ONCE(*guest_page(i)), rounds);
+			WRITE_ONCE(*guest_page(i), rounds + 1);
+		}
+	}
+}
+
 static void guest_code(void)
 {
 	while (!order.leave) {
-		guest_touch();
+		if (order.count)
+			guest_count();
+		else
+			guest_touch();
 		GUEST_SYNC(0);
 	}
 	GUEST_DONE();
@@ -102,9 +123,13 @@ static void guest_hypervisor(struct svm_test_data *svm, uint64_t *npt, uint64_t 
 		svm->vmcb->control.nested_cr3 = npt_gpa;
 	}
 	while (!order.leave) {
-		run_guest(svm->vmcb, svm->vmcb_gpa);
-		GUEST_ASSERT_EQ(svm->vmcb->control.exit_code, SVM_EXIT_VMMCALL);
-		svm->vmcb->save.rip += 3;
+		if (order.itself) {
+			guest_touch();
+		} else {
+			run_guest(svm->vmcb, svm->vmcb_gpa);
+			GUEST_ASSERT_EQ(svm->vmcb->control.exit_code, SVM_EXIT_VMMCALL);
+			svm->vmcb->save.rip += 3;
+		}
 		GUEST_SYNC(0);
 	}
 	GUEST_DONE();
@@ -293,13 +318,17 @@ static bool histogram(enum kind kind, bool huge)
 	ok = touch(&guest, 0, 1);
 	age_all();
 	age_all();
-	for (i = 0; i < ARRAY_SIZE(some) && ok; i++) {
-		unsigned long expected = some[i].expected, found;
+	for (i = 0; i < 2 * ARRAY_SIZE(some) && ok; i++) {
+		const struct order what = {
+			.first = some[i / 2].first, .step = some[i / 2].step, .write = 1,
+			.itself = i % 2,
+		};
+		unsigned long expected = some[i / 2].expected, found;
 
 		/* Of a huge page one half is as good as all. */
 		if (huge && expected)
 			expected = NR_PAGES;
-		ok = touch(&guest, some[i].first, some[i].step);
+		ok = tell(&guest, what);
 		age_all();
 		found = young();
 		ksft_print_msg("accessed %lu, found %lu\n", expected, found);
@@ -509,6 +538,126 @@ static bool test_discard(void)
 	return ok && n && ager.passes && !old;
 }
 
+static void *count(void *arg)
+{
+	tell(arg, (struct order){ .count = 1 });
+	return NULL;
+}
+
+static void merge(struct guest *guest, bool on)
+{
+	if (access("/sys/kernel/mm/ksm/run", W_OK))
+		return;
+	write_file("/sys/kernel/mm/ksm/pages_to_scan", "2000");
+	write_file("/sys/kernel/mm/ksm/run", on ? "1" : "2");
+	madvise(guest->memory, NR_PAGES * PAGE, on ? MADV_MERGEABLE : MADV_UNMERGEABLE);
+}
+
+/*
+ * A guest counts while its memory is aged, moved, merged, swapped out and logged.  It must find
+ * its counts, and so must the host, and what was written must be in the dirty log.
+ */
+static bool test_stress(void)
+{
+	unsigned long *log = calloc(NR_PAGES / 64, sizeof(*log));
+	unsigned long i, n = 0, wrong = 0;
+	struct ager ager = {};
+	struct guest guest;
+	time_t until;
+
+	begin(&guest, PLAIN, false);
+	sync_global_to_guest(guest.vm, stop);
+	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
+	pthread_create(&guest.thread, NULL, count, &guest);
+	until = time(NULL) + seconds;
+	for (; time(NULL) < until && !guest.failed; n++) {
+		vm_mem_region_set_flags(guest.vm, SLOT, n % 2 ? 0 : KVM_MEM_LOG_DIRTY_PAGES);
+		if (n % 2 == 0)
+			kvm_vm_get_dirty_log(guest.vm, SLOT, log);
+		merge(&guest, n % 4 < 2);
+		move_pages_to(&guest, n % 2, n % 3, 3);
+		if (n % 4 == 3)
+			madvise(guest.memory, NR_PAGES * PAGE / 2, MADV_PAGEOUT);
+	}
+	WRITE_ONCE(stop, true);
+	sync_global_to_guest(guest.vm, stop);
+	pthread_join(guest.thread, NULL);
+	pthread_join(ager.thread, NULL);
+	merge(&guest, false);
+	sync_global_from_guest(guest.vm, rounds);
+	for (i = 0; i < NR_PAGES && !guest.failed; i++)
+		wrong += *(uint64_t *)(guest.memory + i * PAGE) != rounds;
+	ksft_print_msg("%lu rounds, %lu times all that, %lu passes, %lu pages wrong\n",
+		       (unsigned long)rounds, n, ager.passes, wrong);
+	end(&guest);
+	free(log);
+	return !guest.failed && rounds > 1 && n && ager.passes && !wrong;
+}
+
+/* What a guest writes while its memory is aged must be in the dirty log. */
+static bool test_dirty_log(void)
+{
+	unsigned long *log = calloc(NR_PAGES / 64, sizeof(*log));
+	unsigned long i, n = 0, missing = 0;
+	time_t until = time(NULL) + seconds;
+	struct ager ager = {};
+	struct guest guest;
+	bool ok = true;
+
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
+	for (; time(NULL) < until && ok; n++) {
+		vm_mem_region_set_flags(guest.vm, SLOT, KVM_MEM_LOG_DIRTY_PAGES);
+		kvm_vm_get_dirty_log(guest.vm, SLOT, log);
+		ok = touch(&guest, 1, 2);
+		kvm_vm_get_dirty_log(guest.vm, SLOT, log);
+		for (i = 1; i < NR_PAGES; i += 2)
+			missing += !(log[i / 64] >> i % 64 & 1);
+		vm_mem_region_set_flags(guest.vm, SLOT, 0);
+		ok = ok && touch(&guest, 0, 1);
+	}
+	WRITE_ONCE(stop, true);
+	pthread_join(ager.thread, NULL);
+	ksft_print_msg("%lu logs, %lu passes, %lu pages missing\n", n, ager.passes, missing);
+	end(&guest);
+	free(log);
+	return ok && n && ager.passes && !missing;
+}
+
+/* Memslots go, come and move while memory is aged. */
+static bool test_memslot(void)
+{
+	const uint64_t elsewhere = GPA + 2 * NR_PAGES * PAGE, size = NR_PAGES * PAGE;
+	time_t until = time(NULL) + seconds;
+	unsigned long i, n = 0, wrong = 0;
+	struct ager ager = {};
+	struct guest guest;
+	bool ok = true;
+
+	begin(&guest, PLAIN, false);
+	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
+	for (; time(NULL) < until && ok; n++) {
+		struct order what = { .step = 1, .write = 1, .value = n + 1 };
+
+		ok = tell(&guest, what);
+		if (n % 2) {
+			vm_set_user_memory_region(guest.vm, SLOT, 0, elsewhere, size, guest.memory);
+			vm_set_user_memory_region(guest.vm, SLOT, 0, GPA, size, guest.memory);
+		} else {
+			vm_set_user_memory_region(guest.vm, SLOT, 0, GPA, 0, guest.memory);
+			vm_set_user_memory_region(guest.vm, SLOT, 0, GPA, size, guest.memory);
+		}
+		for (i = 0; i < NR_PAGES; i++)
+			wrong += *(volatile uint64_t *)(guest.memory + i * PAGE) != n + 1;
+	}
+	WRITE_ONCE(stop, true);
+	pthread_join(ager.thread, NULL);
+	ksft_print_msg("%lu times, %lu passes, %lu pages wrong\n", n, ager.passes, wrong);
+	end(&guest);
+	return ok && n && ager.passes && !wrong;
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(void);
@@ -521,6 +670,9 @@ static const struct {
 	{ "reclaim", test_reclaim },
 	{ "page_idle", test_page_idle },
 	{ "discard", test_discard },
+	{ "dirty_log", test_dirty_log },
+	{ "memslot", test_memslot },
+	{ "stress", test_stress },
 };
 
 static void join_group(void)

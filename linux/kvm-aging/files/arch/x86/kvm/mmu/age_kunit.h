@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* KUnit: which SPTEs aging changes, and how.  Included by age.c. */
+#include <kunit/test.h>
+#include <linux/gfp.h>
+
+#define GUEST_PAGES	(2 * SPTE_ENT_PER_PAGE)
+#define MADE_UP_PFN	0x1234000ULL
+#define LEAF		(SPTE_MMU_PRESENT_MASK | PT_PRESENT_MASK | PT_USER_MASK | MADE_UP_PFN)
+
+/*
+ * A root whose first entry leads to a page table, whose second one maps 2 MiB, and whose others
+ * map nothing.
+ */
+struct made_up {
+	struct kvm_mmu_page root;
+	u64 *spt[2];
+	struct kvm_memory_slot slot;
+	DECLARE_BITMAP(pages, GUEST_PAGES);
+	DECLARE_BITMAP(young, GUEST_PAGES);
+	struct kvm_age_range range;
+};
+
+static u64 accessed(void)
+{
+	return LEAF | PT_WRITABLE_MASK | shadow_dirty_mask | shadow_accessed_mask;
+}
+
+static struct made_up *make_up(struct kunit *test)
+{
+	struct made_up *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	if (!shadow_accessed_mask)
+		kunit_skip(test, "there is no vendor module, or it has no Accessed bits");
+	for (i = 0; i < 2; i++) {
+		m->spt[i] = (u64 *)get_zeroed_page(GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, m->spt[i]);
+	}
+	m->root.spt = m->spt[0];
+	m->root.role.level = PG_LEVEL_2M;
+	m->spt[0][0] = __pa(m->spt[1]) | SPTE_MMU_PRESENT_MASK | PT_PRESENT_MASK |
+		       PT_USER_MASK | shadow_accessed_mask;
+	for (i = 0; i < SPTE_ENT_PER_PAGE; i++)
+		m->spt[1][i] = SHADOW_NONPRESENT_VALUE;
+	for (i = 1; i < SPTE_ENT_PER_PAGE; i++)
+		m->spt[0][i] = SHADOW_NONPRESENT_VALUE;
+	m->range = (struct kvm_age_range){
+		.pages = m->pages,
+		.young = m->young,
+		.slot = &m->slot,
+		.end = GUEST_PAGES,
+	};
+	return m;
+}
+
+static void unmake(struct made_up *m)
+{
+	free_page((unsigned long)m->spt[0]);
+	free_page((unsigned long)m->spt[1]);
+}
+
+/* Only that bit goes, and only from what was read. */
+static void clears_accessed_only(struct kunit *test)
+{
+	u64 spte, before;
+
+	if (!shadow_accessed_mask)
+		kunit_skip(test, "there is no vendor module, or it has no Accessed bits");
+
+	spte = accessed();
+	kvm_age_clear_accessed(&spte, spte);
+	KUNIT_EXPECT_EQ(test, spte, accessed() & ~shadow_accessed_mask);
+
+	/* It was zapped, frozen, written to, or write-protected since it was read. */
+	spte = SHADOW_NONPRESENT_VALUE;
+	kvm_age_clear_accessed(&spte, accessed());
+	KUNIT_EXPECT_EQ(test, spte, SHADOW_NONPRESENT_VALUE);
+
+	spte = FROZEN_SPTE;
+	kvm_age_clear_accessed(&spte, accessed());
+	KUNIT_EXPECT_TRUE(test, is_frozen_spte(spte));
+
+	before = accessed() & ~shadow_dirty_mask;
+	spte = accessed();
+	kvm_age_clear_accessed(&spte, before);
+	KUNIT_EXPECT_EQ(test, spte, accessed());
+
+	before = accessed() & ~(u64)PT_WRITABLE_MASK;
+	spte = before;
+	kvm_age_clear_accessed(&spte, accessed());
+	KUNIT_EXPECT_EQ(test, spte, before);
+}
+
+/* Pages that are not asked about keep their bits, whatever part of a table is meant. */
+static void answers_for_pages(struct kunit *test)
+{
+	struct made_up *m = make_up(test);
+	unsigned int i;
+
+	for (i = 0; i < SPTE_ENT_PER_PAGE; i++)
+		m->spt[1][i] = i % 2 ? accessed() : accessed() & ~shadow_accessed_mask;
+	/* Bit 10 stands for gfn 100. */
+	m->range.start = 100;
+	m->range.end = 300;
+	m->range.first = 10;
+	for (i = 100; i < 300; i += 3)
+		__set_bit(i - 90, m->pages);
+	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	for (i = 0; i < SPTE_ENT_PER_PAGE; i++) {
+		bool asked = i >= 100 && i < 300 && (i - 100) % 3 == 0;
+		bool expected = i % 2 && !asked;
+
+		KUNIT_EXPECT_EQ(test, !!(m->spt[1][i] & shadow_accessed_mask), expected);
+		if (i >= 90)
+			KUNIT_EXPECT_EQ(test, test_bit(i - 90, m->young), asked && i % 2);
+	}
+	KUNIT_EXPECT_TRUE(test, m->range.found);
+	unmake(m);
+}
+
+/* All pages of a huge SPTE were accessed, and what leads to page tables stays. */
+static void answers_for_huge(struct kunit *test)
+{
+	struct made_up *m = make_up(test);
+	u64 link = m->spt[0][0];
+	unsigned int i;
+
+	m->spt[0][1] = accessed() | PT_PAGE_SIZE_MASK;
+	m->spt[1][7] = accessed();
+	bitmap_fill(m->pages, GUEST_PAGES);
+	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	for (i = 0; i < GUEST_PAGES; i++)
+		KUNIT_EXPECT_EQ(test, test_bit(i, m->young), i == 7 || i >= SPTE_ENT_PER_PAGE);
+	KUNIT_EXPECT_EQ(test, m->spt[0][1],
+			(accessed() & ~shadow_accessed_mask) | PT_PAGE_SIZE_MASK);
+	KUNIT_EXPECT_EQ(test, m->spt[0][0], link);
+	unmake(m);
+}
+
+/* SPTEs without Accessed bits are for those who have mmu_lock. */
+static void leaves_without_accessed_bits(struct kunit *test)
+{
+	struct made_up *m = make_up(test);
+	u64 spte = LEAF | SPTE_TDP_AD_DISABLED;
+
+	m->spt[1][3] = spte;
+	m->spt[1][4] = accessed();
+	bitmap_fill(m->pages, GUEST_PAGES);
+	KUNIT_EXPECT_FALSE(test, tdp_age_root(&m->root, &m->range));
+	KUNIT_EXPECT_EQ(test, m->spt[1][3], spte);
+	KUNIT_EXPECT_FALSE(test, test_bit(3, m->young));
+	KUNIT_EXPECT_TRUE(test, test_bit(4, m->young));
+	unmake(m);
+}
+
+/* A test changes nothing; what is not present has no bits. */
+static void tests_without_change(struct kunit *test)
+{
+	struct made_up *m = make_up(test);
+
+	m->range.pages = NULL;
+	m->range.young = NULL;
+	m->range.test = true;
+	m->spt[1][0] = FROZEN_SPTE;
+	m->spt[1][1] = SHADOW_NONPRESENT_VALUE | shadow_accessed_mask;
+	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	KUNIT_EXPECT_FALSE(test, m->range.found);
+	m->spt[1][511] = accessed();
+	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	KUNIT_EXPECT_TRUE(test, m->range.found);
+	KUNIT_EXPECT_EQ(test, m->spt[1][511], accessed());
+	KUNIT_EXPECT_EQ(test, m->spt[1][0], FROZEN_SPTE);
+	unmake(m);
+}
+
+static struct kunit_case kvm_age_cases[] = {
+	KUNIT_CASE(clears_accessed_only),
+	KUNIT_CASE(answers_for_pages),
+	KUNIT_CASE(answers_for_huge),
+	KUNIT_CASE(leaves_without_accessed_bits),
+	KUNIT_CASE(tests_without_change),
+	{}
+};
+
+static struct kunit_suite kvm_age_suite = {
+	.name = "kvm_aging",
+	.test_cases = kvm_age_cases,
+};
+
+kunit_test_suite(kvm_age_suite);
