@@ -19,7 +19,6 @@
 #include <linux/mutex.h>
 
 DEFINE_STATIC_KEY_FALSE(mmu_age_key);
-EXPORT_SYMBOL_GPL(mmu_age_key);
 
 /* For those who write the slot */
 static DEFINE_MUTEX(mmu_age_lock);
@@ -70,7 +69,7 @@ EXPORT_SYMBOL_GPL(mmu_age_unregister);
 
 static bool mmu_age_is_secondary(struct mmu_notifier *subscription, void *arg)
 {
-	return subscription->ops->clear_young;
+	return subscription->ops->clear_young || subscription->ops->arch_invalidate_secondary_tlbs;
 }
 
 /**

@@ -79,7 +79,10 @@ bool mmu_notifier_find(struct mm_struct *mm,
  * mmu_age_secondary - may a secondary MMU know of accesses to an address space?
  * @mm: address space
  *
- * Without anybody who has registered, each subscriber to mmu_notifiers is suspected.
+ * While nobody has registered, each subscriber to mmu_notifiers is suspected.  Else those are that
+ * have Accessed bits of their own, and those that walk the same page tables as the CPUs (shared
+ * virtual addressing): they may cache an entry that leads to a page table, and then set Accessed
+ * bits below without setting the one of that entry.
  *
  * Context: any
  */
@@ -153,7 +156,7 @@ static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, p
 {
 	if (pte_young(pte))
 		return false;
-	if (mmu_age_by_range(age) && age->asked)
+	if (age->asked)
 		return !test_bit(pte_index(addr), age->young);
 	return !age->secondary;
 }
@@ -171,7 +174,7 @@ static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, p
 static inline bool mmu_age_clear_young(const struct mmu_age *age, struct vm_area_struct *vma,
 				       unsigned long addr, pte_t *ptep)
 {
-	if (mmu_age_by_range(age) && age->asked)
+	if (age->asked)
 		return ptep_test_and_clear_young(vma, addr, ptep) |
 		       test_bit(pte_index(addr), age->young);
 	return ptep_clear_young_notify(vma, addr, ptep);

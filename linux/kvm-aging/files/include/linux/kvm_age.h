@@ -31,7 +31,7 @@ struct kvm_age_range {
 	bool test;
 	bool found;
 
-	const struct kvm_memory_slot *slot;
+	struct kvm_memory_slot *slot;
 	gfn_t start;
 	gfn_t end;
 	unsigned int first;

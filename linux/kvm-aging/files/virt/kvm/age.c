@@ -16,8 +16,9 @@
  *
  * What is needed without mmu_lock
  * -------------------------------
- *  - Memslots: kvm->srcu.  Memslots that a reader may see are not changed, and a gfn does not
- *    come to mean another hva before all readers of the old memslots have gone.
+ *  - Memslots: kvm->srcu.  What of a memslot is read here does not change while a reader may see
+ *    it.  While one moves, gfns may mean another hva already; then some page counts as accessed,
+ *    or not, for another one, as it does with mmu_lock.
  *  - Page tables: see arch/x86/kvm/mmu/age.c.
  *  - kvm itself: callers are called by mmu_notifiers; unregistering a subscription waits for
  *    them.
@@ -117,12 +118,15 @@ static void kvm_age_clear_young(struct mmu_notifier *mn, unsigned long start,
 {
 	struct kvm_age_range range = { .pages = pages, .young = young };
 	unsigned long last = find_last_bit(pages, PTRS_PER_PTE);
+	unsigned int before = 0;
 	bool locked;
 
+	if (trace_kvm_age_range_enabled())
+		before = bitmap_weight(young, PTRS_PER_PTE);
 	locked = kvm_age(kvm_age_subscriber(mn), start, start + (last + 1) * PAGE_SIZE, &range);
 	if (trace_kvm_age_range_enabled())
 		trace_kvm_age_range(start, bitmap_weight(pages, PTRS_PER_PTE),
-				    bitmap_weight(young, PTRS_PER_PTE), locked);
+				    bitmap_weight(young, PTRS_PER_PTE) - before, locked);
 }
 
 /* notifier_ops is NULL while no vendor module is there. */
@@ -132,34 +136,44 @@ static struct mmu_age_ops kvm_age_ops = {
 
 static bool kvm_age_registered;
 
-/* Do what the switches say. */
-static int kvm_age_apply(void)
+static int kvm_age_offer(bool offer)
 {
-	bool range = kvm_age_ops.notifier_ops && range_aging;
 	int err = 0;
 
-	lockdep_assert_held(&kvm_age_lock);
-	if (lockless_aging)
-		static_branch_enable(&kvm_lockless_aging);
-	else
-		static_branch_disable(&kvm_lockless_aging);
-	if (range == kvm_age_registered)
+	if (offer == kvm_age_registered)
 		return 0;
-	if (range)
+	if (offer)
 		err = mmu_age_register(&kvm_age_ops);
 	else
 		mmu_age_unregister(&kvm_age_ops);
 	if (!err)
-		kvm_age_registered = range;
+		kvm_age_registered = offer;
 	return err;
+}
+
+/* Do what the switches say. */
+static int kvm_age_apply(void)
+{
+	int err;
+
+	lockdep_assert_held(&kvm_age_lock);
+	err = kvm_age_offer(kvm_age_ops.notifier_ops && range_aging);
+	if (err)
+		return err;
+	if (lockless_aging)
+		static_branch_enable(&kvm_lockless_aging);
+	else
+		static_branch_disable(&kvm_lockless_aging);
+	return 0;
 }
 
 static int kvm_age_set(const char *val, const struct kernel_param *kp)
 {
-	bool before = *(bool *)kp->arg;
+	bool before;
 	int err;
 
 	mutex_lock(&kvm_age_lock);
+	before = *(bool *)kp->arg;
 	err = param_set_bool(val, kp);
 	if (!err) {
 		err = kvm_age_apply();
@@ -191,8 +205,11 @@ void kvm_age_init(const struct mmu_notifier_ops *ops)
 {
 	mutex_lock(&kvm_age_lock);
 	kvm_age_ops.notifier_ops = ops;
-	if (kvm_age_apply())
+	if (kvm_age_apply()) {
+		range_aging = false;
+		kvm_age_apply();
 		pr_warn("kvm: range_aging is off: another kind of secondary MMU has registered\n");
+	}
 	mutex_unlock(&kvm_age_lock);
 }
 
@@ -204,7 +221,7 @@ void kvm_age_init(const struct mmu_notifier_ops *ops)
 void kvm_age_exit(void)
 {
 	mutex_lock(&kvm_age_lock);
+	kvm_age_offer(false);
 	kvm_age_ops.notifier_ops = NULL;
-	kvm_age_apply();
 	mutex_unlock(&kvm_age_lock);
 }

@@ -18,8 +18,8 @@
  * Against each writer of SPTEs of the TDP MMU:
  *
  *  hardware			sets Accessed and Dirty with locked operations.
- *  fast_pf_fix_direct_spte()	compare-and-exchange; fails if we were first, and the
- *				fault is taken again.
+ *  fast_pf_fix_direct_spte()	compare-and-exchange; fails if we were first, and is tried
+ *				again.
  *  tdp_mmu_set_spte_atomic()	the same, and tdp_mmu_zap_spte_atomic(), which only then
  *				stores over FROZEN_SPTE; we do not write that.
  *  handle_removed_pt()		exchanges, or stores FROZEN_SPTE if no bit of the SPTE is
@@ -37,9 +37,9 @@
  * Page tables and roots are freed after a grace period of RCU.  Roots that are invalid, and page
  * tables that were unlinked, may still be seen: to clear a bit there is of no consequence.
  *
- * SPTEs without Accessed bits (EPT without A/D bits, or a nested guest whose hypervisor has turned
- * them off) are made inaccessible instead, which must not race; and shadow page tables are found
- * through rmaps.  Both need mmu_lock for write.
+ * SPTEs without Accessed bits are made inaccessible instead, which must not race.  In the TDP MMU
+ * all are, or none: with EPT without A/D bits.  Shadow page tables (a guest without TDP, a nested
+ * guest with page tables of its own) are found through rmaps.  Both need mmu_lock for write.
  */
 #include <linux/kvm_age.h>
 #include <linux/kvm_host.h>
@@ -58,38 +58,36 @@
  * @sptep: of a leaf
  * @spte:  present, and accessed; as it was read
  *
+ * There is no second attempt: that somebody has changed it is a reason to look again later.
+ *
  * Context: RCU, so that the page table stays
+ * Return: false if the SPTE has changed, and was left alone
  */
-static void kvm_age_clear_accessed(u64 *sptep, u64 spte)
+static bool kvm_age_clear_accessed(u64 *sptep, u64 spte)
 {
 	if (kvm_age_fault(STORE)) {
 		WRITE_ONCE(*sptep, spte & ~shadow_accessed_mask);
-		return;
+		return true;
 	}
-	/* No retry: whoever has changed it is a reason to look again later. */
-	try_cmpxchg64(sptep, &spte, spte & ~shadow_accessed_mask);
+	return try_cmpxchg64(sptep, &spte, spte & ~shadow_accessed_mask);
 }
 
 /* Look at what maps pages of a guest.  Returns whether it was accessed. */
 static bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t sptep, gfn_t gfn, int level,
-			 struct kvm_age_range *range, bool *done)
+			 struct kvm_age_range *range)
 {
 	u64 spte = kvm_tdp_mmu_read_spte(sptep);
 
 	if (!is_shadow_present_pte(spte) || !is_last_spte(spte, level))
 		return false;
-	if (unlikely(!spte_ad_enabled(spte))) {
-		*done = false;
+	if (!(spte & spte_shadow_accessed_mask(spte)))
 		return false;
-	}
-	if (!(spte & shadow_accessed_mask))
-		return false;
-	if (!range->test) {
-		kvm_age_delay();
-		kvm_age_clear_accessed(rcu_dereference(sptep), spte);
+	if (range->test)
+		return true;
+	kvm_age_delay();
+	if (kvm_age_clear_accessed(rcu_dereference(sptep), spte))
 		trace_kvm_tdp_mmu_spte_changed(kvm_mmu_page_as_id(root), gfn, level, spte,
 					       spte & ~shadow_accessed_mask);
-	}
 	return true;
 }
 
@@ -129,11 +127,9 @@ static gfn_t tdp_age_next(const struct kvm_age_range *range, gfn_t gfn)
 	return gfn + find_next_bit(range->pages, end, bit) - bit;
 }
 
-/* Returns false if it has found an SPTE without an Accessed bit. */
-static bool tdp_age_root(struct kvm_mmu_page *root, struct kvm_age_range *range)
+static void tdp_age_root(struct kvm_mmu_page *root, struct kvm_age_range *range)
 {
 	gfn_t gfn = tdp_age_next(range, range->start), end;
-	bool done = true;
 	int level;
 
 	while (gfn < range->end) {
@@ -145,7 +141,7 @@ static bool tdp_age_root(struct kvm_mmu_page *root, struct kvm_age_range *range)
 			while (gfn < end) {
 				gfn_t next;
 
-				if (tdp_age_spte(root, sptep, gfn, level, range, &done))
+				if (tdp_age_spte(root, sptep, gfn, level, range))
 					tdp_age_found(range, gfn, gfn + 1);
 				next = tdp_age_next(range, gfn + 1);
 				sptep += next - gfn;
@@ -155,19 +151,17 @@ static bool tdp_age_root(struct kvm_mmu_page *root, struct kvm_age_range *range)
 			end = min(range->end, gfn_round_for_level(gfn, level) +
 					      KVM_PAGES_PER_HPAGE(level));
 			if (tdp_age_spte(root, sptep, gfn_round_for_level(gfn, level), level,
-					 range, &done))
+					 range))
 				tdp_age_found(range, gfn, end);
 			gfn = end < range->end ? tdp_age_next(range, end) : end;
 		}
 	}
-	return done;
 }
 
-/* Returns false if something is left that needs mmu_lock. */
+/* Returns false if mmu_lock is needed. */
 static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
 {
 	struct kvm_mmu_page *root;
-	bool done = true;
 
 	if (!kvm_ad_enabled())
 		return false;
@@ -175,12 +169,22 @@ static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
 	rcu_read_lock();
 	list_for_each_entry_rcu(root, &kvm->arch.tdp_mmu_roots, link) {
 		if (kvm_mmu_page_as_id(root) == range->slot->as_id)
-			done &= tdp_age_root(root, range);
+			tdp_age_root(root, range);
 		if (kvm_age_fault(ROOTS))
 			break;
 	}
 	rcu_read_unlock();
-	return done;
+	return true;
+}
+
+/*
+ * May shadow page tables map pages of a memslot?  Those that come now have not been used for
+ * long.  Versions of a memslot that are on their way out may have no rmaps.
+ */
+static bool kvm_age_has_rmaps(struct kvm *kvm, const struct kvm_memory_slot *slot)
+{
+	return (!tdp_mmu_enabled || READ_ONCE(kvm->arch.indirect_shadow_pages)) &&
+	       READ_ONCE(slot->arch.rmap[0]) && !kvm_age_fault(RMAPS);
 }
 
 /**
@@ -194,7 +198,7 @@ static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
 bool kvm_arch_age_lockless(struct kvm *kvm, struct kvm_age_range *range)
 {
 	range->tdp_done = tdp_mmu_enabled && tdp_age(kvm, range);
-	return range->tdp_done && (!kvm_memslots_have_rmaps(kvm) || kvm_age_fault(RMAPS));
+	return range->tdp_done && !kvm_age_has_rmaps(kvm, range->slot);
 }
 
 /**
@@ -202,36 +206,44 @@ bool kvm_arch_age_lockless(struct kvm *kvm, struct kvm_age_range *range)
  * @kvm:   virtual machine
  * @range: question
  *
- * Context: kvm->srcu, and mmu_lock for write
+ * Context: kvm->srcu, and mmu_lock for write, which is dropped between pages if somebody waits
+ * for it
  */
 void kvm_arch_age_locked(struct kvm *kvm, struct kvm_age_range *range)
 {
-	bool rmaps = kvm_memslots_have_rmaps(kvm);
-	gfn_t gfn;
+	gfn_t gfn, next;
 
 	lockdep_assert_held_write(&kvm->mmu_lock);
 
 	if (tdp_mmu_enabled && !range->tdp_done)
 		range->tdp_done = tdp_age(kvm, range);
-	if (range->tdp_done && !rmaps)
-		return;
 
 	for (gfn = tdp_age_next(range, range->start); gfn < range->end;
-	     gfn = tdp_age_next(range, gfn + 1)) {
-		struct kvm_gfn_range page = {
-			.slot = (struct kvm_memory_slot *)range->slot,
+	     gfn = tdp_age_next(range, next)) {
+		struct kvm_gfn_range some = {
+			.slot = range->slot,
 			.start = gfn,
-			.end = gfn + 1,
+			.attr_filter = KVM_FILTER_SHARED,
 		};
-		bool young = false;
+		bool rmaps = kvm_age_has_rmaps(kvm, range->slot), young = false;
 
+		if (range->tdp_done && !rmaps)
+			return;
+		/* One answer for all */
+		next = range->pages ? gfn + 1 : range->end;
+		some.end = next;
 		if (rmaps)
-			young = kvm_rmap_age_gfn_range(kvm, &page, range->test);
+			young = kvm_rmap_age_gfn_range(kvm, &some, range->test);
 		if (tdp_mmu_enabled && !range->tdp_done)
-			young |= range->test ? kvm_tdp_mmu_test_age_gfn(kvm, &page) :
-					       kvm_tdp_mmu_age_gfn_range(kvm, &page);
+			young |= range->test ? kvm_tdp_mmu_test_age_gfn(kvm, &some) :
+					       kvm_tdp_mmu_age_gfn_range(kvm, &some);
 		if (young)
-			tdp_age_found(range, gfn, gfn + 1);
+			tdp_age_found(range, gfn, next);
+		if (next < range->end && rwlock_is_contended(&kvm->mmu_lock)) {
+			write_unlock(&kvm->mmu_lock);
+			cpu_relax();
+			write_lock(&kvm->mmu_lock);
+		}
 	}
 }
 

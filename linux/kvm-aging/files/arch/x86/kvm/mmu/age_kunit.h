@@ -54,6 +54,13 @@ static struct made_up *make_up(struct kunit *test)
 	return m;
 }
 
+static void look(struct made_up *m)
+{
+	rcu_read_lock();
+	tdp_age_root(&m->root, &m->range);
+	rcu_read_unlock();
+}
+
 static void unmake(struct made_up *m)
 {
 	free_page((unsigned long)m->spt[0]);
@@ -106,7 +113,7 @@ static void answers_for_pages(struct kunit *test)
 	m->range.first = 10;
 	for (i = 100; i < 300; i += 3)
 		__set_bit(i - 90, m->pages);
-	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	look(m);
 	for (i = 0; i < SPTE_ENT_PER_PAGE; i++) {
 		bool asked = i >= 100 && i < 300 && (i - 100) % 3 == 0;
 		bool expected = i % 2 && !asked;
@@ -129,7 +136,7 @@ static void answers_for_huge(struct kunit *test)
 	m->spt[0][1] = accessed() | PT_PAGE_SIZE_MASK;
 	m->spt[1][7] = accessed();
 	bitmap_fill(m->pages, GUEST_PAGES);
-	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	look(m);
 	for (i = 0; i < GUEST_PAGES; i++)
 		KUNIT_EXPECT_EQ(test, test_bit(i, m->young), i == 7 || i >= SPTE_ENT_PER_PAGE);
 	KUNIT_EXPECT_EQ(test, m->spt[0][1],
@@ -147,7 +154,7 @@ static void leaves_without_accessed_bits(struct kunit *test)
 	m->spt[1][3] = spte;
 	m->spt[1][4] = accessed();
 	bitmap_fill(m->pages, GUEST_PAGES);
-	KUNIT_EXPECT_FALSE(test, tdp_age_root(&m->root, &m->range));
+	look(m);
 	KUNIT_EXPECT_EQ(test, m->spt[1][3], spte);
 	KUNIT_EXPECT_FALSE(test, test_bit(3, m->young));
 	KUNIT_EXPECT_TRUE(test, test_bit(4, m->young));
@@ -164,10 +171,10 @@ static void tests_without_change(struct kunit *test)
 	m->range.test = true;
 	m->spt[1][0] = FROZEN_SPTE;
 	m->spt[1][1] = SHADOW_NONPRESENT_VALUE | shadow_accessed_mask;
-	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	look(m);
 	KUNIT_EXPECT_FALSE(test, m->range.found);
 	m->spt[1][511] = accessed();
-	KUNIT_EXPECT_TRUE(test, tdp_age_root(&m->root, &m->range));
+	look(m);
 	KUNIT_EXPECT_TRUE(test, m->range.found);
 	KUNIT_EXPECT_EQ(test, m->spt[1][511], accessed());
 	KUNIT_EXPECT_EQ(test, m->spt[1][0], FROZEN_SPTE);
