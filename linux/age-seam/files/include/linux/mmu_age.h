@@ -147,6 +147,15 @@ static inline void mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 }
 
 /**
+ * mmu_age_any - has a secondary MMU accessed any page that it was asked about?
+ * @age: of the walk, after mmu_age_ask()
+ */
+static inline bool mmu_age_any(const struct mmu_age *age)
+{
+	return !bitmap_empty(age->young, PTRS_PER_PTE);
+}
+
+/**
  * mmu_age_idle - is it known that a page was not accessed?
  * @age:  of the walk
  * @addr: of the page
@@ -205,6 +214,11 @@ static inline void mmu_age_add(struct mmu_age *age, unsigned long addr)
 
 static inline void mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 {
+}
+
+static inline bool mmu_age_any(const struct mmu_age *age)
+{
+	return false;
 }
 
 static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, pte_t pte)

@@ -73,8 +73,8 @@ static bool kvm_age_clear_accessed(u64 *sptep, u64 spte)
 }
 
 /* Look at what maps pages of a guest.  Returns whether it was accessed. */
-static bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t sptep, gfn_t gfn, int level,
-			 struct kvm_age_range *range)
+static __always_inline bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t sptep, gfn_t gfn,
+					 int level, const struct kvm_age_range *range)
 {
 	u64 spte = kvm_tdp_mmu_read_spte(sptep);
 
@@ -104,57 +104,54 @@ static tdp_ptep_t tdp_age_walk(struct kvm_mmu_page *root, gfn_t gfn, int *level)
 	}
 }
 
-static void tdp_age_found(struct kvm_age_range *range, gfn_t start, gfn_t end)
+/* Is the page asked about for which a bit stands?  Bits mean something only if there are pages. */
+static __always_inline bool kvm_age_asked(const struct kvm_age_range *range, unsigned long bit)
 {
-	unsigned int bit = range->first + (start - range->start);
-
-	range->found = true;
-	if (!range->young)
-		return;
-	for (; start < end; start++, bit++)
-		if (test_bit(bit, range->pages))
-			__set_bit(bit, range->young);
+	return !range->pages || test_bit(bit, range->pages) || kvm_age_fault(PAGES);
 }
 
-/* The first page from @gfn on that is asked about */
-static gfn_t tdp_age_next(const struct kvm_age_range *range, gfn_t gfn)
+static __always_inline void kvm_age_found(struct kvm_age_range *range, unsigned long bit)
 {
-	unsigned int bit = range->first + (gfn - range->start);
-	unsigned int end = range->first + (range->end - range->start);
-
-	if (!range->pages || kvm_age_fault(PAGES))
-		return gfn;
-	return gfn + find_next_bit(range->pages, end, bit) - bit;
+	range->found = true;
+	if (range->young)
+		__set_bit(bit, range->young);
 }
 
 static void tdp_age_root(struct kvm_mmu_page *root, struct kvm_age_range *range)
 {
-	gfn_t gfn = tdp_age_next(range, range->start), end;
-	int level;
+	unsigned long bit = range->first;
+	gfn_t gfn = range->start;
 
 	while (gfn < range->end) {
-		tdp_ptep_t sptep = tdp_age_walk(root, gfn, &level);
+		tdp_ptep_t sptep;
+		bool young;
+		int level;
+		gfn_t end;
 
+		if (!kvm_age_asked(range, bit)) {
+			gfn++;
+			bit++;
+			continue;
+		}
+		sptep = tdp_age_walk(root, gfn, &level);
 		if (level == PG_LEVEL_4K) {
 			end = min(range->end, gfn_round_for_level(gfn, PG_LEVEL_2M) +
 					      KVM_PAGES_PER_HPAGE(PG_LEVEL_2M));
-			while (gfn < end) {
-				gfn_t next;
-
-				if (tdp_age_spte(root, sptep, gfn, level, range))
-					tdp_age_found(range, gfn, gfn + 1);
-				next = tdp_age_next(range, gfn + 1);
-				sptep += next - gfn;
-				gfn = next;
-			}
-		} else {
-			end = min(range->end, gfn_round_for_level(gfn, level) +
-					      KVM_PAGES_PER_HPAGE(level));
-			if (tdp_age_spte(root, sptep, gfn_round_for_level(gfn, level), level,
-					 range))
-				tdp_age_found(range, gfn, end);
-			gfn = end < range->end ? tdp_age_next(range, end) : end;
+			for (; gfn < end; gfn++, bit++, sptep++)
+				if (kvm_age_asked(range, bit) &&
+				    tdp_age_spte(root, sptep, gfn, level, range))
+					kvm_age_found(range, bit);
+			continue;
 		}
+		young = tdp_age_spte(root, sptep, gfn_round_for_level(gfn, level), level, range);
+		end = min(range->end, gfn_round_for_level(gfn, level) +
+				      KVM_PAGES_PER_HPAGE(level));
+		for (; gfn < end && young && range->young; gfn++, bit++)
+			if (kvm_age_asked(range, bit))
+				kvm_age_found(range, bit);
+		range->found |= young;
+		bit += end - gfn;
+		gfn = end;
 	}
 }
 
@@ -211,6 +208,7 @@ bool kvm_arch_age_lockless(struct kvm *kvm, struct kvm_age_range *range)
  */
 void kvm_arch_age_locked(struct kvm *kvm, struct kvm_age_range *range)
 {
+	unsigned long bit = range->first;
 	gfn_t gfn, next;
 
 	lockdep_assert_held_write(&kvm->mmu_lock);
@@ -218,8 +216,7 @@ void kvm_arch_age_locked(struct kvm *kvm, struct kvm_age_range *range)
 	if (tdp_mmu_enabled && !range->tdp_done)
 		range->tdp_done = tdp_age(kvm, range);
 
-	for (gfn = tdp_age_next(range, range->start); gfn < range->end;
-	     gfn = tdp_age_next(range, next)) {
+	for (gfn = range->start; gfn < range->end; bit += next - gfn, gfn = next) {
 		struct kvm_gfn_range some = {
 			.slot = range->slot,
 			.start = gfn,
@@ -229,8 +226,10 @@ void kvm_arch_age_locked(struct kvm *kvm, struct kvm_age_range *range)
 
 		if (range->tdp_done && !rmaps)
 			return;
-		/* One answer for all */
+		/* If there is one answer for all, look at all. */
 		next = range->pages ? gfn + 1 : range->end;
+		if (!kvm_age_asked(range, bit))
+			continue;
 		some.end = next;
 		if (rmaps)
 			young = kvm_rmap_age_gfn_range(kvm, &some, range->test);
@@ -238,7 +237,7 @@ void kvm_arch_age_locked(struct kvm *kvm, struct kvm_age_range *range)
 			young |= range->test ? kvm_tdp_mmu_test_age_gfn(kvm, &some) :
 					       kvm_tdp_mmu_age_gfn_range(kvm, &some);
 		if (young)
-			tdp_age_found(range, gfn, next);
+			kvm_age_found(range, bit);
 		if (next < range->end && rwlock_is_contended(&kvm->mmu_lock)) {
 			write_unlock(&kvm->mmu_lock);
 			cpu_relax();
