@@ -490,6 +490,7 @@ static bool test_page_idle(void)
 struct ager {
 	pthread_t thread;
 	unsigned long passes;
+	time_t until;
 };
 
 static void *age_for_ever(void *arg)
@@ -498,9 +499,28 @@ static void *age_for_ever(void *arg)
 
 	while (!READ_ONCE(stop)) {
 		age_all();
-		ager->passes++;
+		WRITE_ONCE(ager->passes, ager->passes + 1);
 	}
 	return NULL;
+}
+
+static void begin_aging(struct ager *ager)
+{
+	ager->passes = 0;
+	ager->until = time(NULL) + seconds;
+	pthread_create(&ager->thread, NULL, age_for_ever, ager);
+}
+
+/* For so long, and through one pass at least */
+static bool still_aging(const struct ager *ager)
+{
+	return time(NULL) < ager->until || !READ_ONCE(ager->passes);
+}
+
+static void end_aging(struct ager *ager)
+{
+	WRITE_ONCE(stop, true);
+	pthread_join(ager->thread, NULL);
 }
 
 /*
@@ -509,15 +529,14 @@ static void *age_for_ever(void *arg)
  */
 static bool test_discard(void)
 {
-	time_t until = time(NULL) + seconds;
 	unsigned long i, old = 0, n = 0, chunk = 64;
-	struct ager ager = {};
+	struct ager ager;
 	struct guest guest;
 	bool ok = true;
 
 	begin(&guest, PLAIN, false);
-	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
-	while (time(NULL) < until && ok) {
+	begin_aging(&ager);
+	while (still_aging(&ager) && ok) {
 		ok = tell(&guest, (struct order){ .step = 1, .write = 1, .value = n + 2 });
 		for (i = 0; i < NR_PAGES; i += chunk) {
 			madvise(guest.memory + i * PAGE, chunk * PAGE, MADV_DONTNEED);
@@ -530,8 +549,7 @@ static bool test_discard(void)
 			old += *(volatile uint64_t *)(guest.memory + i * PAGE) != 1;
 		n++;
 	}
-	WRITE_ONCE(stop, true);
-	pthread_join(ager.thread, NULL);
+	end_aging(&ager);
 	ksft_print_msg("%lu times discarded, %lu passes, %lu pages were not the guest's\n", n,
 		       ager.passes, old);
 	end(&guest);
@@ -561,16 +579,16 @@ static bool test_stress(void)
 {
 	unsigned long *log = calloc(NR_PAGES / 64, sizeof(*log));
 	unsigned long i, n = 0, wrong = 0;
-	struct ager ager = {};
+	struct ager ager;
 	struct guest guest;
-	time_t until;
 
 	begin(&guest, PLAIN, false);
 	sync_global_to_guest(guest.vm, stop);
-	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
+	rounds = 0;
+	begin_aging(&ager);
 	pthread_create(&guest.thread, NULL, count, &guest);
-	until = time(NULL) + seconds;
-	for (; time(NULL) < until && !guest.failed; n++) {
+	for (; (still_aging(&ager) || rounds < 2) && !guest.failed; n++) {
+		sync_global_from_guest(guest.vm, rounds);
 		vm_mem_region_set_flags(guest.vm, SLOT, n % 2 ? 0 : KVM_MEM_LOG_DIRTY_PAGES);
 		if (n % 2 == 0)
 			kvm_vm_get_dirty_log(guest.vm, SLOT, log);
@@ -582,7 +600,7 @@ static bool test_stress(void)
 	WRITE_ONCE(stop, true);
 	sync_global_to_guest(guest.vm, stop);
 	pthread_join(guest.thread, NULL);
-	pthread_join(ager.thread, NULL);
+	end_aging(&ager);
 	merge(&guest, false);
 	sync_global_from_guest(guest.vm, rounds);
 	for (i = 0; i < NR_PAGES && !guest.failed; i++)
@@ -599,15 +617,14 @@ static bool test_dirty_log(void)
 {
 	unsigned long *log = calloc(NR_PAGES / 64, sizeof(*log));
 	unsigned long i, n = 0, missing = 0;
-	time_t until = time(NULL) + seconds;
-	struct ager ager = {};
+	struct ager ager;
 	struct guest guest;
 	bool ok = true;
 
 	begin(&guest, PLAIN, false);
 	ok = touch(&guest, 0, 1);
-	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
-	for (; time(NULL) < until && ok; n++) {
+	begin_aging(&ager);
+	for (; still_aging(&ager) && ok; n++) {
 		vm_mem_region_set_flags(guest.vm, SLOT, KVM_MEM_LOG_DIRTY_PAGES);
 		kvm_vm_get_dirty_log(guest.vm, SLOT, log);
 		ok = touch(&guest, 1, 2);
@@ -617,8 +634,7 @@ static bool test_dirty_log(void)
 		vm_mem_region_set_flags(guest.vm, SLOT, 0);
 		ok = ok && touch(&guest, 0, 1);
 	}
-	WRITE_ONCE(stop, true);
-	pthread_join(ager.thread, NULL);
+	end_aging(&ager);
 	ksft_print_msg("%lu logs, %lu passes, %lu pages missing\n", n, ager.passes, missing);
 	end(&guest);
 	free(log);
@@ -629,15 +645,14 @@ static bool test_dirty_log(void)
 static bool test_memslot(void)
 {
 	const uint64_t elsewhere = GPA + 2 * NR_PAGES * PAGE, size = NR_PAGES * PAGE;
-	time_t until = time(NULL) + seconds;
 	unsigned long i, n = 0, wrong = 0;
-	struct ager ager = {};
+	struct ager ager;
 	struct guest guest;
 	bool ok = true;
 
 	begin(&guest, PLAIN, false);
-	pthread_create(&ager.thread, NULL, age_for_ever, &ager);
-	for (; time(NULL) < until && ok; n++) {
+	begin_aging(&ager);
+	for (; still_aging(&ager) && ok; n++) {
 		struct order what = { .step = 1, .write = 1, .value = n + 1 };
 
 		ok = tell(&guest, what);
@@ -651,21 +666,31 @@ static bool test_memslot(void)
 		for (i = 0; i < NR_PAGES; i++)
 			wrong += *(volatile uint64_t *)(guest.memory + i * PAGE) != n + 1;
 	}
-	WRITE_ONCE(stop, true);
-	pthread_join(ager.thread, NULL);
+	end_aging(&ager);
 	ksft_print_msg("%lu times, %lu passes, %lu pages wrong\n", n, ager.passes, wrong);
 	end(&guest);
 	return ok && n && ager.passes && !wrong;
 }
 
+static bool has_svm(void)
+{
+	return kvm_cpu_has(X86_FEATURE_SVM);
+}
+
+static bool has_npt(void)
+{
+	return has_svm() && kvm_cpu_has(X86_FEATURE_NPT);
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(void);
+	bool (*possible)(void);
 } tests[] = {
 	{ "histogram", test_histogram },
 	{ "huge", test_huge },
-	{ "nested", test_nested },
-	{ "nested_npt", test_nested_npt },
+	{ "nested", test_nested, has_svm },
+	{ "nested_npt", test_nested_npt, has_npt },
 	{ "other_node", test_other_node },
 	{ "reclaim", test_reclaim },
 	{ "page_idle", test_page_idle },
@@ -725,9 +750,14 @@ int main(int argc, char **argv)
 	for (i = 0; i < ARRAY_SIZE(tests); i++)
 		n += !some || wanted[i];
 	ksft_set_plan(n);
-	for (i = 0; i < ARRAY_SIZE(tests); i++)
-		if (!some || wanted[i])
+	for (i = 0; i < ARRAY_SIZE(tests); i++) {
+		if (some && !wanted[i])
+			continue;
+		if (tests[i].possible && !tests[i].possible())
+			ksft_test_result_skip("%s\n", tests[i].name);
+		else
 			ksft_test_result(tests[i].run(), "%s\n", tests[i].name);
+	}
 	leave_group();
 	ksft_finished();
 }

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Aging of guest memory: its selftest, which fails if one of its rules is broken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from outcomes import report
+
+from lab import selftests, topology
+from lab.build import KernelImage
+from lab.ktap import Case
+from lab.selftests import Program
+
+PREPARE = """echo 256M > /sys/block/zram0/disksize
+mkswap /dev/zram0 > /dev/null
+swapon /dev/zram0
+echo y > /sys/kernel/mm/lru_gen/enabled"""
+PARAMETERS = "/sys/module/kvm/parameters"
+TEST = Program("aging_test", timeout_s=300)
+
+
+def _with(
+    range_aging: int,
+    lockless_aging: int,
+    args: str = "",
+    *,
+    faults: int | None = None,
+    delay_us: int = 0,
+) -> Program:
+    """The selftest after the parameters were set; those of debug kernels, if a rule is broken."""
+    values = {"range_aging": range_aging, "lockless_aging": lockless_aging}
+    if faults is not None:
+        values |= {"aging_faults": faults, "aging_delay_us": delay_us}
+    before = "; ".join(f"echo {value} > {PARAMETERS}/{name}" for name, value in values.items())
+    label = f"range={range_aging} lockless={lockless_aging} faults={faults or 0} {args}"
+    return replace(TEST, args=args, before=before, label=label.replace(" ", "_").strip("_"))
+
+
+WHOLE = (
+    _with(0, 0, "-s 1 -t histogram -t nested -t reclaim -t page_idle"),
+    _with(0, 1, "-s 1 -t histogram -t nested_npt -t page_idle -t discard"),
+    _with(1, 0, "-s 1 -t histogram -t nested_npt -t reclaim -t other_node"),
+    _with(1, 1, "-s 2"),
+    # Time for others between the look at an SPTE and the update
+    _with(1, 1, "-s 3 -t discard -t dirty_log -t memslot -t stress", faults=0, delay_us=20),
+)
+# What must fail, and what that says, by enum kvm_age_faults in arch/x86/kvm/mmu/age.h
+BROKEN = {
+    2: (_with(1, 1, "-t other_node", faults=2), "on node 1 "),
+    4: (_with(1, 1, "-t nested", faults=4), "accessed 8192, found "),
+    8: (_with(1, 1, "-t nested_npt", faults=8), "accessed 8192, found "),
+    # Last: who has a page that was given to somebody else may write to it.
+    1: (_with(1, 1, "-s 6 -t discard", faults=1, delay_us=200), "pages were not the guest's"),
+}
+
+
+def _run(
+    kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path, append: str = ""
+) -> dict[str, list[Case]]:
+    machine = topology.load("two-tier", fast_mb=768, slow_mb=512)
+    built = selftests.programs(kernel, "kvm", names=[TEST.name])
+    return selftests.run_programs(
+        kernel, built, wanted, machine, out_dir, prepare=PREPARE, append=append
+    )
+
+
+@pytest.fixture(scope="module")
+def whole_and_broken(
+    torture_kernel: KernelImage, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Case]]:
+    """The selftest in each mode, then with each rule broken: in one boot."""
+    wanted = (*WHOLE, *(program for program, _ in BROKEN.values()))
+    return _run(torture_kernel, wanted, tmp_path_factory.mktemp("aging") / "out")
+
+
+@pytest.mark.xdist_group("kvm-aging")
+def test_selftest(whole_and_broken: dict[str, list[Case]], subtests: pytest.Subtests) -> None:
+    found = {program.key: whole_and_broken[program.key] for program in WHOLE}
+    report(subtests, found, may_skip=())
+
+
+@pytest.mark.xdist_group("kvm-aging")
+def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> None:
+    for program, words in BROKEN.values():
+        found = whole_and_broken[program.key]
+        assert [case.outcome for case in found] == ["fail"], (program.key, found)
+        assert words in found[0].reason
+
+
+# Shadow page tables for all guests, by the shadow MMU and without nested page tables
+@pytest.mark.parametrize("parameter", ["kvm.tdp_mmu=0", "kvm_amd.npt=0"])
+def test_with_shadow_page_tables(
+    parameter: str, torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    args = "-s 1 -t histogram -t nested -t reclaim -t page_idle -t discard -t stress"
+    wanted = (_with(0, 0, "-t histogram"), _with(1, 1, args))
+    report(subtests, _run(torture_kernel, wanted, out_dir, parameter), may_skip=())
+
+
+def test_on_the_debug_kernel(
+    debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    report(subtests, _run(debug_kernel, (_with(1, 1, "-s 1"),), out_dir), may_skip=())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("parameter", ["", "kvm.tdp_mmu=0", "kvm_amd.npt=0"])
+def test_long_on_the_debug_kernel(
+    parameter: str, debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    args = "-s 60 -t discard -t dirty_log -t memslot -t stress"
+    wanted = tuple(
+        replace(_with(*modes, args), timeout_s=600) for modes in ((1, 1), (1, 0), (0, 1))
+    )
+    report(subtests, _run(debug_kernel, wanted, out_dir, parameter), may_skip=())
