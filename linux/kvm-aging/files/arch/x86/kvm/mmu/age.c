@@ -32,7 +32,7 @@
  *				sets it again, or takes the mapping away; Dirty and Writable
  *				are not ours, so they lose none.  A page may seem accessed
  *				once more.
- *  tdp_mmu_link_sp(), splitting	replace an SPTE that is no leaf, or a huge one, by the above.
+ *  tdp_mmu_link_sp()		replaces an SPTE that is no leaf, or a huge one, by the above.
  *
  * Page tables and roots are freed after a grace period of RCU.  Roots that are invalid, and page
  * tables that were unlinked, may still be seen: to clear a bit there is of no consequence.

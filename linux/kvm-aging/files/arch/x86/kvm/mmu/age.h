@@ -23,7 +23,7 @@ static inline void kvm_age_delay(void)
 {
 }
 
-#define kvm_age_fault(name)	false
+#define kvm_age_fault(name)	((void)KVM_AGE_##name, false)
 #endif
 
 #endif /* __KVM_X86_MMU_AGE_H */

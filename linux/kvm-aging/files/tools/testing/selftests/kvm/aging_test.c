@@ -403,12 +403,12 @@ static bool test_other_node(void)
 	return ok && about(g.before[0], NR_PAGES / 2) && about(g.before[1], NR_PAGES / 2);
 }
 
-static uint64_t pagemap(int fd, const char *address)
+static uint64_t pagemap_entry(int fd, const char *address)
 {
 	uint64_t entry = 0;
 
 	if (pread(fd, &entry, sizeof(entry), (unsigned long)address / PAGE * 8) != 8)
-		ksft_exit_fail_msg("pagemap: %s\n", strerror(errno));
+		ksft_exit_fail_msg("/proc/self/pagemap: %s\n", strerror(errno));
 	return entry;
 }
 
@@ -432,7 +432,7 @@ static bool test_reclaim(void)
 	write_file(GROUP "/memory.reclaim", text);
 	fd = open("/proc/self/pagemap", O_RDONLY);
 	for (i = 0; i < NR_PAGES; i++) {
-		if (!(pagemap(fd, guest.memory + i * PAGE) & (1ULL << 62)))
+		if (!(pagemap_entry(fd, guest.memory + i * PAGE) & (1ULL << 62)))
 			continue;
 		if (i % 2)
 			hot++;
@@ -465,14 +465,14 @@ static bool test_page_idle(void)
 	age_all();
 	map = open("/proc/self/pagemap", O_RDONLY);
 	for (i = 0; i < NR_PAGES; i++) {
-		pfn = pagemap(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
+		pfn = pagemap_entry(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
 		bits = 1ULL << pfn % 64;
 		if (pwrite(bitmap, &bits, 8, pfn / 64 * 8) != 8)
 			ksft_exit_fail_msg("page_idle: %s\n", strerror(errno));
 	}
 	ok = ok && touch(&guest, 0, 3);
 	for (i = 0; i < NR_PAGES; i++) {
-		pfn = pagemap(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
+		pfn = pagemap_entry(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
 		if (pread(bitmap, &bits, 8, pfn / 64 * 8) != 8)
 			ksft_exit_fail_msg("page_idle: %s\n", strerror(errno));
 		if (bits >> pfn % 64 & 1)
@@ -546,7 +546,7 @@ static bool test_discard(void)
 		/* The guest adds a one, which the host must find. */
 		ok = ok && tell(&guest, (struct order){ .step = 1, .write = 1, .value = 1 });
 		for (i = 0; i < NR_PAGES; i++)
-			old += *(volatile uint64_t *)(guest.memory + i * PAGE) != 1;
+			old += READ_ONCE(*(uint64_t *)(guest.memory + i * PAGE)) != 1;
 		n++;
 	}
 	end_aging(&ager);
@@ -664,7 +664,7 @@ static bool test_memslot(void)
 			vm_set_user_memory_region(guest.vm, SLOT, 0, GPA, size, guest.memory);
 		}
 		for (i = 0; i < NR_PAGES; i++)
-			wrong += *(volatile uint64_t *)(guest.memory + i * PAGE) != n + 1;
+			wrong += READ_ONCE(*(uint64_t *)(guest.memory + i * PAGE)) != n + 1;
 	}
 	end_aging(&ager);
 	ksft_print_msg("%lu times, %lu passes, %lu pages wrong\n", n, ager.passes, wrong);
