@@ -23,7 +23,8 @@
  *  - kvm itself: callers are called by mmu_notifiers; unregistering a subscription waits for
  *    them.
  *
- * What the architecture cannot tell without mmu_lock is asked with it, once for all pages.
+ * What the architecture cannot tell without mmu_lock is asked with it, once for all pages of a
+ * memslot.
  *
  * No TLB is flushed: until an entry of a TLB goes for some other reason, accesses through it are
  * not seen.  mmu_notifiers of 6.12 do the same but for clear_flush_young(), which flushes if it
@@ -77,15 +78,12 @@ static bool kvm_age(struct kvm *kvm, unsigned long start, unsigned long end,
 			range->tdp_done = false;
 			if (kvm_age_lockless() && kvm_arch_age_lockless(kvm, range))
 				continue;
-			if (!locked) {
-				locked = true;
-				KVM_MMU_LOCK(kvm);
-			}
+			locked = true;
+			KVM_MMU_LOCK(kvm);
 			kvm_arch_age_locked(kvm, range);
+			KVM_MMU_UNLOCK(kvm);
 		}
 	}
-	if (locked)
-		KVM_MMU_UNLOCK(kvm);
 	srcu_read_unlock(&kvm->srcu, idx);
 	return locked;
 }

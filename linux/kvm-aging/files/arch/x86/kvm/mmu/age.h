@@ -4,6 +4,8 @@
 #define __KVM_X86_MMU_AGE_H
 
 #include <linux/bits.h>
+#include <linux/compiler.h>
+#include <linux/kconfig.h>
 #include <linux/types.h>
 
 enum kvm_age_faults {
@@ -13,17 +15,18 @@ enum kvm_age_faults {
 	KVM_AGE_RMAPS = BIT(3),		/* shadow page tables are forgotten */
 };
 
-#ifdef CONFIG_KVM_AGING_DEBUG
 extern unsigned int kvm_age_faults;
 
-void kvm_age_delay(void);
-#define kvm_age_fault(name)	unlikely(READ_ONCE(kvm_age_faults) & KVM_AGE_##name)
-#else
+void __kvm_age_delay(void);
+
+/* Give others time to change an SPTE between the look at it and the update. */
 static inline void kvm_age_delay(void)
 {
+	if (IS_ENABLED(CONFIG_KVM_AGING_DEBUG))
+		__kvm_age_delay();
 }
 
-#define kvm_age_fault(name)	((void)KVM_AGE_##name, false)
-#endif
+#define kvm_age_fault(name) \
+	(IS_ENABLED(CONFIG_KVM_AGING_DEBUG) && unlikely(READ_ONCE(kvm_age_faults) & KVM_AGE_##name))
 
 #endif /* __KVM_X86_MMU_AGE_H */

@@ -12,11 +12,11 @@ static unsigned int aging_delay_us;
 module_param(aging_delay_us, uint, 0600);
 
 /**
- * kvm_age_delay - give others time to change an SPTE between the look at it and the update
+ * __kvm_age_delay - see kvm_age_delay()
  *
  * Context: any
  */
-void kvm_age_delay(void)
+void __kvm_age_delay(void)
 {
 	unsigned int usecs = READ_ONCE(aging_delay_us);
 
