@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab import (
+    aging,
     compare,
     curves,
     migrate,
@@ -40,6 +41,7 @@ def every() -> Iterator[Study]:
     yield readcost.STUDY
     yield zap.STUDY
     yield migrate.STUDY
+    yield aging.STUDY
     for module in (migrc_ab, migrc_growth, migrc_cost, migrc_curve, migrcfaults, soak, models):
         yield from module.STUDIES
 

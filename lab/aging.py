@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the aging of guest memory costs, with room kvm-aging and without.
+
+lab/workloads/vm.c is a small virtual machine.  Its memory is aged by MGLRU's debugfs file: once,
+all idle or all accessed; or again and again while the vCPUs touch memory for the first time, as in
+the test of seed series 003.  Then it has its memory on the slow node, uses a half of it, and
+kmmscand or NUMA balancing may promote that.
+
+Instructions are counted by the insn plugin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import build, cache, guest, instruments, manifest, programs, scenario
+from lab import topology as topologies
+from lab.errors import LabError
+from lab.results import finish, ledger, study
+from lab.results.study import Column, Study
+
+NAME = "aging"
+PARAMETERS = "/sys/module/kvm/parameters"
+CGROUP = "/tmp/lab-aging"
+SIZE_MB = 64  # of the machine that is aged once
+FAULT_MB = 16  # of each vCPU
+VCPUS = (1, 2, 4, 8)
+HOT_MB, HOT_S, HOT_PCT = 32, 20, 50
+PLACED_S = 6
+# Pages move out of the oldest generation when a new one is begun: with and without KVM the same
+GENERATIONS = ("folio_inc_gen", "inc_max_seq")
+WAITING = ("queued_write_lock_slowpath", "queued_read_lock_slowpath")
+FLUSHES = "/sys/kernel/debug/kvm/remote_tlb_flush_requests"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A kernel, and the parameters of its kvm."""
+
+    kernel: str
+    label: str
+    range_aging: int = 0
+    lockless_aging: int = 0
+
+    @property
+    def prepare(self) -> str:
+        """Commands that set them."""
+        if self.kernel == "base":
+            return "true"
+        values = {"range_aging": self.range_aging, "lockless_aging": self.lockless_aging}
+        return "; ".join(f"echo {value} > {PARAMETERS}/{name}" for name, value in values.items())
+
+
+MODES = {
+    "base": Mode("base", "unmodified"),
+    "off": Mode("tiershift", "ours, off"),
+    "range": Mode("tiershift", "ours, by page tables", 1, 0),
+    "lockless": Mode("tiershift", "ours, without mmu_lock", 0, 1),
+    "both": Mode("tiershift", "ours, both", 1, 1),
+}
+# KVM's page tables, by parameters at boot
+TABLES = {"TDP": "", "shadow MMU": "kvm.tdp_mmu=0", "without NPT": "kvm_amd.npt=0"}
+CASES = ("idle", "young")
+# Shares of the unmodified kernel's, locked operations and acquisitions a page
+TARGET_IDLE, TARGET_IDLE_LOCKED, TARGET_YOUNG_LOCKED = 1 / 8, 0.1, 2.2
+OFF_LIMIT = 1.005
+# Of vCPUs' kernel instructions without aging
+TARGET_VCPU = 1.03
+# What may promote; the second needs kmmscand's switches
+PROMOTERS = {
+    "nothing": ("base", False),
+    "NUMA balancing": ("base", True),
+    "kmmscand, page by page": ("off", True),
+    "kmmscand, by page tables": ("both", True),
+}
+
+Figures = dict[str, float]
+
+
+def _boot(
+    label: str,
+    mode: Mode,
+    machine: topologies.Topology,
+    commands: Iterable[str],
+    *,
+    append: str = "",
+) -> tuple[dict[str, Any], Path]:
+    """Run vm.c in a guest; what it has printed, and the directory of the counts."""
+    out = cache.sub("runs") / NAME / re.sub(r"[^\w]+", "-", label)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    kernel = build.kernel(mode.kernel)
+    built = instruments.build_plugins(cache.root() / "programs")
+    script = "\n".join(
+        (
+            f"mkdir {CGROUP}; mount -t cgroup2 none {CGROUP} || exit 3",
+            f"echo +memory > {CGROUP}/cgroup.subtree_control; mkdir {CGROUP}/vm",
+            "echo y > /sys/kernel/mm/lru_gen/enabled",
+            mode.prepare,
+            *commands,
+        )
+    )
+    with scenario.Live(sys.stderr, f"aging: {label}", 40, [0]) as live:
+        result = guest.run(
+            kernel.image,
+            machine,
+            script,
+            out_dir=out,
+            timeout_s=600,
+            plugins=[instruments.insn_plugin(kernel.system_map, out / "insn.json", plugins=built)],
+            append=append,
+            on_line=live.on_line,
+        )
+    log = (out / "output.log").read_text(encoding="utf-8")
+    if result.exit_code:
+        raise LabError(f"{label}: exit code {result.exit_code}", log[-500:])
+    return {"log": log, **said(log)}, out
+
+
+def said(log: str) -> dict[str, Any]:
+    """What lab/workloads/vm.c has printed."""
+    found = re.search(r"^RESULT (.*)$", log, re.MULTILINE)
+    if not found:
+        raise LabError("vm.c has printed no result", log[-500:])
+    words: dict[str, Any] = json.loads(found[1])
+    return words
+
+
+def _vm(case: str, **options: object) -> str:
+    program = programs.build_programs(cache.root() / "programs")["vm"]
+    words = [f"--{name.replace('_', '-')} {value}" for name, value in options.items()]
+    return f"{shlex.quote(str(program))} --case {case} {' '.join(words)} || exit 4"
+
+
+def _named(one: instruments.SymbolCount, names: Iterable[str]) -> bool:
+    """Compilers add to the names of functions: .constprop.0"""
+    return one.name.split(".")[0] in names
+
+
+def per_page(case: str, words: dict[str, Any], table: instruments.InsnTable) -> Figures:
+    """What one aging costs for each page of the guest."""
+    pages = words["pages"]
+    found = words["young"] if case == "young" else words["old"]
+    if abs(found - pages) > pages / 100:
+        raise LabError(f"{found} of {pages} pages were {case}", words["log"][-300:])
+    symbols = table.symbols.values()
+    counted = [one for one in symbols if not _named(one, GENERATIONS)]
+    return {
+        "insn": sum(sum(one.insn) for one in counted) / pages,
+        "all": sum(sum(one.insn) for one in symbols) / pages,
+        "locked": sum(sum(one.locked) for one in counted) / pages,
+        "mmu_lock": sum(sum(o.locked) for o in symbols if o.name == "_raw_write_lock") / pages,
+        "srcu": sum(sum(o.insn) for o in symbols if o.name == "__srcu_read_lock") / pages,
+    }
+
+
+def with_calls(rows: dict[str, Figures]) -> dict[str, Figures]:
+    """Calls of mmu_notifiers a page.
+
+    Each call of a notifier of KVM takes two SRCU locks, and the function that takes one has no
+    branches.  The unmodified kernel takes mmu_lock in each, so there calls are known.
+    """
+    each = rows["base"]["srcu"] / rows["base"]["mmu_lock"]
+    return {
+        name: {**{key: value for key, value in row.items() if key != "srcu"},
+               "calls": row["srcu"] / each}
+        for name, row in rows.items()
+    }  # fmt: skip
+
+
+def _counts(out: Path) -> instruments.InsnTable:
+    # A guest returns to where its host has not called it.
+    return instruments.read_insn(out / "insn.json", kinds=False).total
+
+
+def _aged(case: str, name: str, tables: str) -> Figures:
+    machine = topologies.load("two-tier", fast_mb=768, slow_mb=512, fast_cpus=2)
+    label = f"{case}, {tables}, {MODES[name].label}"
+    command = _vm(case, size_mb=SIZE_MB, cgroup=f"{CGROUP}/vm")
+    words, out = _boot(label, MODES[name], machine, [command], append=TABLES[tables])
+    return per_page(case, words, _counts(out))
+
+
+def on_vcpus(words: dict[str, Any], table: instruments.InsnTable) -> Figures:
+    """What the vCPUs' CPUs do for each page that they touch for the first time."""
+    pages = words["pages"]
+    cpus = range(1, words["vcpus"] + 1)
+    if not words["pinned"]:
+        raise LabError("vCPUs and the thread that ages share CPUs", "give the machine more")
+    symbols = table.symbols.values()
+    return {
+        "vcpu": sum(table.vcpus[cpu].kernel_busy for cpu in cpus) / pages,
+        "waiting": sum(one.insn[cpu] for one in symbols for cpu in cpus if _named(one, WAITING))
+        / pages,
+        "passes": words["passes"],
+        "pass_ms": words["pass_ms_mean"],
+        "pass_insn": table.vcpus[0].kernel_busy / max(1, words["passes"]),
+    }
+
+
+def _faulted(vcpus: int, name: str, ages: bool, turn: int) -> Figures:
+    machine = topologies.load("two-tier", fast_mb=1024, slow_mb=256, fast_cpus=vcpus + 1)
+    how = MODES[name].label if ages else f"not aged {turn}"
+    options = {} if ages else {"passes": 0}
+    command = _vm("fault", vcpus=vcpus, size_mb=FAULT_MB, cgroup=f"{CGROUP}/vm", **options)
+    words, out = _boot(f"fault, {vcpus}, {how}", MODES[name], machine, [command])
+    return on_vcpus(words, _counts(out))
+
+
+def promoted(words: dict[str, Any], table: instruments.InsnTable) -> Figures:
+    """Which half is on the fast node in the end, and what CPUs have done for a page of the guest.
+
+    KVM's flush requests are those since the memory was placed.
+    """
+    flushes = re.findall(r"^FLUSHES (\d+)$", words["log"], re.MULTILINE)
+    if len(flushes) != 2:
+        raise LabError("the guest has not printed KVM's flush requests", words["log"][-300:])
+    return {
+        "hot": words["hot"][0] / sum(words["hot"]),
+        "cold": words["cold"][0] / sum(words["cold"]),
+        "rounds": words["rounds"],
+        "vcpu": table.vcpus[1].kernel_busy / words["pages"],
+        "cpus": sum(one.kernel_busy for one in table.vcpus) / words["pages"],
+        "flushes": int(flushes[1]) - int(flushes[0]),
+    }
+
+
+def _promoted(label: str) -> Figures:
+    name, switched = PROMOTERS[label]
+    machine = topologies.load("two-tier", fast_mb=768, slow_mb=512, fast_cpus=3)
+    switches: list[str] = []
+    if switched and name == "base":
+        switches = ["echo 2 > /proc/sys/kernel/numa_balancing"]
+    elif switched:
+        switches = [f"echo {one.on} > {one.file}" for one in manifest.switches("kmmscand")]
+    last = f"{CGROUP}.flushes"
+    commands = (
+        *switches,
+        # KVM's counters are those of the machines that exist: the last value before it goes.
+        f"while sleep 0.5; do cat {FLUSHES} > {last}.new; mv {last}.new {last}; done & watch=$!",
+        # It has its memory, and waits for a line, long before.
+        f"( sleep {PLACED_S}; echo FLUSHES $(cat {FLUSHES}) >&2; echo ) | "
+        + _vm("hot", size_mb=HOT_MB, hot_pct=HOT_PCT, seconds=HOT_S, no_bind=1, node=1),
+        f"kill $watch; echo FLUSHES $(cat {last})",
+    )
+    words, out = _boot(f"promotion, {label}", MODES[name], machine, commands)
+    return promoted(words, _counts(out))
+
+
+def _goal(name: str, value: float, limit: float, text: str = "") -> ledger.Goal:
+    verdict = ledger.MET if value <= limit else ledger.MISSED
+    return ledger.Goal(
+        name=name, verdict=verdict, value=ledger.rounded(value), limit=ledger.rounded(limit),
+        text=text,
+    )  # fmt: skip
+
+
+def _goals(case: str, name: str, rows: dict[str, Figures]) -> list[ledger.Goal]:
+    """Of pages that are aged once."""
+    row, share = rows[name], rows[name]["insn"] / rows["base"]["insn"]
+    text = "of the unmodified kernel's instructions"
+    found = []
+    if name == "off":
+        found.append(_goal("off", share, OFF_LIMIT, text))
+    if name == "lockless":
+        found.append(_goal("acquisitions of mmu_lock", row["mmu_lock"], 0.0))
+    if name == "both":
+        found.append(_goal("acquisitions of mmu_lock", row["mmu_lock"], 0.0))
+        if case == "idle":
+            found.append(_goal("on", share, TARGET_IDLE, text))
+            found.append(_goal("locked operations", row["locked"], TARGET_IDLE_LOCKED))
+        else:
+            found.append(_goal("locked operations", row["locked"], TARGET_YOUNG_LOCKED))
+    return found
+
+
+def runs(facts: dict[str, Any]) -> list[ledger.Run]:
+    """A run for each line of each table."""
+    kernels = facts["kernels"]
+    found = []
+    for cell, rows in facts["aged"].items():
+        case, tables = cell.split(", ", 1)
+        for name, figures in rows.items():
+            found.append(
+                ledger.Run(
+                    cell=f"page: {cell}, {MODES[name].label}",
+                    figures=figures,
+                    kernel=kernels[MODES[name].kernel],
+                    goals=_goals(case, name, rows) if tables == "TDP" else (),
+                )
+            )
+    for vcpus, rows in facts["faulted"].items():
+        idle = rows["not aged"]["vcpu"]
+        noise = abs(rows["not aged again"]["vcpu"] - idle) / idle
+        for how, figures in rows.items():
+            goals: tuple[ledger.Goal, ...] = ()
+            if how == "both":
+                limit = max(TARGET_VCPU, 1 + noise)
+                text = "of the vCPUs' kernel instructions without aging"
+                goals = (_goal("vCPUs", figures["vcpu"] / idle, limit, text),)
+            mode = MODES.get(how)
+            found.append(
+                ledger.Run(
+                    cell=f"fault: {vcpus} vCPUs, {mode.label if mode else how}",
+                    figures=figures,
+                    kernel=kernels[mode.kernel if mode else "base"],
+                    goals=goals,
+                )
+            )
+    for label, figures in facts["promoted"].items():
+        found.append(
+            ledger.Run(
+                cell=f"promotion: {label}",
+                figures=figures,
+                kernel=kernels[MODES[PROMOTERS[label][0]].kernel],
+            )
+        )
+    return found
+
+
+def measure(_args: argparse.Namespace) -> bool:
+    """Run everything; True if no check has failed."""
+    began = time.time()
+    aged = {
+        f"{case}, {tables}": with_calls(
+            {
+                name: _aged(case, name, tables)
+                for name in (MODES if tables == "TDP" else ("base", "both"))
+            }
+        )
+        for tables in TABLES
+        for case in CASES
+    }
+    faulted = {
+        vcpus: {
+            "not aged": _faulted(vcpus, "base", False, 1),
+            "not aged again": _faulted(vcpus, "base", False, 2),
+            "base": _faulted(vcpus, "base", True, 1),
+            "both": _faulted(vcpus, "both", True, 1),
+        }
+        for vcpus in VCPUS
+    }
+    facts = ledger.facts_of(
+        began,
+        scenario.command_line(sys.argv),
+        aged=aged,
+        faulted=faulted,
+        promoted={label: _promoted(label) for label in PROMOTERS},
+        kernels={flavour: build.kernel(flavour).describe() for flavour in ("base", "tiershift")},
+    )
+    return finish.finish(STUDY, facts, runs(facts))
+
+
+STUDY = Study(
+    name=NAME,
+    title="What aging of guest memory costs",
+    what=f"A guest of {SIZE_MB} MiB is aged once; guests of {FAULT_MB} MiB a vCPU are aged again "
+    f"and again while they touch their memory first; a guest uses {HOT_PCT} % of {HOT_MB} MiB of "
+    f"slow memory for {HOT_S} s.",
+    columns=(
+        Column("insn", "kernel instructions a page"),
+        Column("all", "with those of generations"),
+        Column("locked", "locked operations a page", "{:.3f}"),
+        Column("mmu_lock", "mmu_lock taken for write, a page", "{:.3f}"),
+        Column("calls", "notifier calls a page", "{:.3f}"),
+        Column("vcpu", "kernel instructions of vCPUs a page"),
+        Column("cpus", "of all CPUs"),
+        Column("waiting", "of these waiting for a lock", "{:,.1f}"),
+        Column("passes", "agings"),
+        Column("pass_ms", "one aging, emulated ms", "{:,.2f}"),
+        Column("pass_insn", "one aging, instructions"),
+        Column("hot", "hot half on fast node", "{:.1%}"),
+        Column("cold", "cold half on fast node", "{:.1%}"),
+        Column("rounds", "rounds of the guest"),
+        Column("flushes", "KVM's flush requests"),
+    ),
+    minutes=15,
+    run=measure,
+    groups=study.AGING,
+    parts=(
+        ("One aging of all pages of a guest", "page: "),
+        ("Aging while vCPUs touch memory first", "fault: "),
+        ("Promotion of a guest's memory", "promotion: "),
+    ),
+    notes=(
+        "Seed series 003, access_tracking_perf_test -p -l -b 1G, 112 vCPUs, TDP MMU: vCPUs 8.50 s "
+        "without aging, 10.21 s before, 8.90 s after; one aging 13.47 s before, 2.29 s after.  8 "
+        "vCPUs: 1.47 s, 1.59 s, 1.50 s; 0.227 s, 0.064 s.",
+        "Emulated CPUs share two cores, so seconds, and how often CPUs meet at a lock, say little.",
+        "Pages move out of the oldest generation in each aging.  That is the same with and without "
+        "KVM, and is left out but in one column.",
+        "Accessed bits of EPT do not exist under emulation.",
+    ),
+)
