@@ -72,6 +72,9 @@ promoted() {
 	[ "$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)" -gt 0 ]
 }
 
+# Its switches exist while it is loaded.
+modprobe -q kvm
+
 echo "KTAP version 1"
 echo "1..$((8 + 2 * (STRESS_S > 0)))"
 check release release
