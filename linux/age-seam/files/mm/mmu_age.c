@@ -4,15 +4,15 @@
  *
  * Interface and an example: include/linux/mmu_age.h.
  *
- * A kind of subscriber registers once, for all its subscriptions, which it is recognized by its
+ * A kind of subscriber registers once for all its subscriptions.  It is recognized by its
  * mmu_notifier_ops.  These do not grow, because modules have them.  There is one such kind, KVM,
  * so there is one slot.  Other subscribers are asked page by page as ever.
  *
  * Subscriptions are protected by mmu_notifier's SRCU.  The slot is read with it, too:
  * mmu_age_unregister() waits until nobody can be using what it held.
  *
- * Cost of a question: one walk over the subscriptions, O(subscribers), whatever the number of
- * pages.  Memory: 2 * PTRS_PER_PTE bits on the stack of the walker.
+ * Cost of a question: one walk over the subscriptions, and a call for each that has registered;
+ * a call for each page for others.  Memory: 2 * PTRS_PER_PTE bits on the stack of the walker.
  */
 #include <linux/export.h>
 #include <linux/mmu_age.h>

@@ -10,7 +10,7 @@
  *
  *  range_aging	all pages of a page table of the host are asked about at once
  *		(include/linux/mmu_age.h): one search for the memslot, one walk to the leaf, and
- *		mmu_lock once, if at all;
+ *		mmu_lock, if at all, once for each memslot that has some of them;
  *  lockless_aging	page tables of the TDP MMU are read, and Accessed bits cleared, without
  *		mmu_lock, by questions about a page, too.
  *

@@ -175,8 +175,10 @@ static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
 }
 
 /*
- * May shadow page tables map pages of a memslot?  Those that come now have not been used for
- * long.  Versions of a memslot that are on their way out may have no rmaps.
+ * May shadow page tables map pages of a memslot?  Without mmu_lock this may be wrong about what
+ * comes just now, and has not been used for long.  With mmu_lock it is right: shadow page tables
+ * are counted with it, after the rmaps of all active memslots were allocated.  A version of a
+ * memslot that is on its way out may have none.
  */
 static bool kvm_age_has_rmaps(struct kvm *kvm, const struct kvm_memory_slot *slot)
 {
