@@ -21,6 +21,7 @@ check:  ## static checks and tests/unit (2 min, first 15 min; without a kernel: 
 	@$(TEST) tests/unit tests/boot/test_kernel_static.py
 
 soak:  ## tests/long, then the studies soak and migrc-faults (hours; the studies alone 2 h)
+	@./bootstrap.sh lab/packages-soak.txt >/dev/null
 	@$(TEST) -n 0 -m long tests
 	@$(LAB) study soak --seconds $(or $(SECONDS),120)
 	@$(LAB) study migrc-faults

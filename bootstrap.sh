@@ -3,11 +3,12 @@
 #
 # Make a fresh Debian 12 or 13 able to run the lab: packages, then a virtual
 # environment with pinned versions.  Prints the environment's directory.
+# Arguments are further lists of packages.
 # Quick when nothing is missing; needs root or sudo only to install packages.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-packages_file=$here/lab/packages.txt
+package_lists=("$here/lab/packages.txt" "$@")
 pins=$here/lab/requirements.txt
 # cron and services may have no HOME.
 home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
@@ -38,12 +39,15 @@ free_gib=$(($(df -Pk "$cache" | awk 'NR == 2 { print $4 }') / 1048576))
 [ -e "$cache/kernels" ] || [ "$free_gib" -ge 15 ] ||
 	fail "$cache has $free_gib GiB free, a first run needs 15" "free some space, or set TIERSHIFT_CACHE to a larger disk"
 
+for list in "${package_lists[@]}"; do
+	[ -r "$list" ] || fail "there is no list of packages $list" "name a file that has one package a line"
+done
 missing=()
 while read -r package; do
 	case "$package" in '' | '#'*) continue ;; esac
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
 		missing+=("$package")
-done <"$packages_file"
+done < <(cat -- "${package_lists[@]}")
 
 if [ "${#missing[@]}" -gt 0 ]; then
 	sudo=()

@@ -12,11 +12,12 @@ from pathlib import Path
 from lab import manifest
 from lab.rooms import Room
 
-# Objects of the base kernel, and the option without which they are not built
+# Options that are not a room's, and without which an object is not built
 OPTIONAL = {
     "mm/memcontrol.o": "MEMCG",
     "mm/memory-failure.o": "MEMORY_FAILURE",
     "mm/memory_hotplug.o": "MEMORY_HOTPLUG",
+    "mm/mmu_age.o": "MMU_AGE",
     "mm/page_ext.o": "PAGE_EXTENSION",
     "mm/page_table_check.o": "PAGE_TABLE_CHECK",
 }

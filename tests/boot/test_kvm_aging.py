@@ -20,6 +20,7 @@ swapon /dev/zram0
 echo y > /sys/kernel/mm/lru_gen/enabled"""
 PARAMETERS = "/sys/module/kvm/parameters"
 TEST = Program("aging_test", timeout_s=300)
+PERF = Program("aging_perf_test", timeout_s=100)
 
 
 def _with(
@@ -29,14 +30,17 @@ def _with(
     *,
     faults: int | None = None,
     delay_us: int = 0,
+    program: Program = TEST,
 ) -> Program:
     """The selftest after the parameters were set; those of debug kernels, if a rule is broken."""
     values = {"range_aging": range_aging, "lockless_aging": lockless_aging}
     if faults is not None:
         values |= {"aging_faults": faults, "aging_delay_us": delay_us}
     before = "; ".join(f"echo {value} > {PARAMETERS}/{name}" for name, value in values.items())
-    label = f"range={range_aging} lockless={lockless_aging} faults={faults or 0} {args}"
-    return replace(TEST, args=args, before=before, label=label.replace(" ", "_").strip("_"))
+    label = (
+        f"{program.name} range={range_aging} lockless={lockless_aging} faults={faults or 0} {args}"
+    )
+    return replace(program, args=args, before=before, label=label.replace(" ", "_").strip("_"))
 
 
 WHOLE = (
@@ -44,6 +48,8 @@ WHOLE = (
     _with(0, 1, "-s 1 -t histogram -t nested_npt -t page_idle -t discard"),
     _with(1, 0, "-s 1 -t histogram -t nested_npt -t reclaim -t other_node"),
     _with(1, 1, "-s 2"),
+    _with(0, 0, "-b 8M", program=PERF),
+    _with(1, 1, "-v 2 -b 8M -p", program=PERF),
     # Time for others between the look at an SPTE and the update
     _with(1, 1, "-s 3 -t discard -t dirty_log -t memslot -t stress", faults=0, delay_us=20),
 )
@@ -61,7 +67,7 @@ def _run(
     kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path, append: str = ""
 ) -> dict[str, list[Case]]:
     machine = topology.load("two-tier", fast_mb=768, slow_mb=512)
-    built = selftests.programs(kernel, "kvm", names=[TEST.name])
+    built = selftests.programs(kernel, "kvm", names=[TEST.name, PERF.name])
     return selftests.run_programs(
         kernel, built, wanted, machine, out_dir, prepare=PREPARE, append=append
     )

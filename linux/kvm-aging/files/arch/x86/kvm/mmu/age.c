@@ -66,9 +66,10 @@
 static bool kvm_age_clear_accessed(u64 *sptep, u64 spte)
 {
 	if (kvm_age_fault(STORE)) {
-		WRITE_ONCE(*sptep, spte & ~shadow_accessed_mask);
+		kvm_age_store(sptep, spte & ~shadow_accessed_mask, spte);
 		return true;
 	}
+	kvm_age_delay();
 	return try_cmpxchg64(sptep, &spte, spte & ~shadow_accessed_mask);
 }
 
@@ -84,7 +85,6 @@ static __always_inline bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t s
 		return false;
 	if (range->test)
 		return true;
-	kvm_age_delay();
 	if (kvm_age_clear_accessed(rcu_dereference(sptep), spte))
 		trace_kvm_tdp_mmu_spte_changed(kvm_mmu_page_as_id(root), gfn, level, spte,
 					       spte & ~shadow_accessed_mask);

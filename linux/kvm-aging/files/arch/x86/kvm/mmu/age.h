@@ -18,6 +18,7 @@ enum kvm_age_faults {
 extern unsigned int kvm_age_faults;
 
 void __kvm_age_delay(void);
+void kvm_age_store(u64 *sptep, u64 value, u64 read);
 
 /* Give others time to change an SPTE between the look at it and the update. */
 static inline void kvm_age_delay(void)

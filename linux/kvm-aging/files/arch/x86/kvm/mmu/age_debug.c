@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Aging of guest memory: switches that break it, for tests that must notice. */
 #include <linux/delay.h>
+#include <linux/mm.h>
 #include <linux/moduleparam.h>
 
+#include "mmu.h"
+#include "spte.h"
 #include "age.h"
 
 unsigned int kvm_age_faults;
@@ -22,4 +25,27 @@ void __kvm_age_delay(void)
 
 	if (usecs)
 		udelay(min(usecs, 1000U));
+}
+
+/**
+ * kvm_age_store - store to an SPTE, whatever has become of it
+ * @sptep: of a leaf
+ * @value: to store
+ * @read:  the SPTE as it was read
+ *
+ * If somebody has taken the page from the guest meanwhile, the guest has it again now.  Then the
+ * page keeps a reference for ever: the test is to fail, not somebody else's page to be written.
+ *
+ * Context: RCU, so that the page table stays
+ */
+void kvm_age_store(u64 *sptep, u64 value, u64 read)
+{
+	struct folio *folio = page_folio(pfn_to_page(spte_to_pfn(read)));
+	bool held = folio_try_get(folio);
+	u64 now;
+
+	__kvm_age_delay();
+	now = xchg(sptep, value);
+	if (held && now == read)
+		folio_put(folio);
 }

@@ -4,34 +4,30 @@
  * else happens to them.
  *
  * MGLRU is asked by its debugfs file, and answers with sizes of generations; memory.reclaim then
- * shows which pages it holds for idle; page_idle asks page by page.
+ * shows which pages it holds for idle; page_idle asks page by page; kmmscand promotes what it finds.
  *
  * Without arguments all tests; -t NAME for some; -s SECONDS for each stress.  Needs root, two
  * memory nodes, swap and MGLRU.
  */
 #include <linux/mempolicy.h>
 #include <pthread.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "kselftest.h"
+#include "aging.h"
 #include "kvm_util.h"
 #include "processor.h"
 #include "svm_util.h"
 #include "test_util.h"
 #include "ucall_common.h"
 
-#define LRU_GEN		"/sys/kernel/debug/lru_gen"
-#define GROUPS		"/tmp/aging_groups"
-#define GROUP		GROUPS "/aging"
-#define PAGE		4096UL
 #define NR_PAGES	8192UL
 #define GPA		0x100000000UL
 #define GVA		0x100000000UL
 #define SLOT		1
-#define NODES		2
+#define KMMSCAND	"/sys/kernel/mm/kmmscand/enabled"
+#define PROMOTE_S	40
 /* Pages that are not the guest's, or that wait in batches */
 #define OTHERS		192
 
@@ -149,15 +145,6 @@ struct guest {
 	pthread_t thread;
 };
 
-static void write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		ksft_exit_fail_msg("%s: %s: %s\n", path, text, strerror(errno));
-	close(fd);
-}
-
 /* Returns false if the guest has found something wrong. */
 static bool run(struct guest *guest)
 {
@@ -222,73 +209,6 @@ static void end(struct guest *guest)
 	if (!guest->failed)
 		tell(guest, (struct order){ .step = NR_PAGES, .leave = 1 });
 	kvm_vm_free(guest->vm);
-}
-
-/* Sizes of generations of our group, of anonymous memory */
-struct generations {
-	unsigned int id;
-	unsigned long youngest[NODES];
-	unsigned long before[NODES];		/* in the one before the youngest */
-	unsigned long older[NODES];
-};
-
-static struct generations generations(void)
-{
-	struct generations g = {};
-	char line[512], path[256];
-	unsigned long seq, age, anon, size[NODES][16] = {};
-	unsigned int id, node = 0, i;
-	bool ours = false;
-	FILE *f = fopen(LRU_GEN, "r");
-
-	if (!f)
-		ksft_exit_fail_msg("%s: %s\n", LRU_GEN, strerror(errno));
-	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "memcg %u %255s", &id, path) == 2) {
-			ours = !strcmp(path, "/aging");
-			if (ours)
-				g.id = id;
-		} else if (sscanf(line, " node %u", &node) == 1) {
-			node = node < NODES ? node : NODES - 1;
-		} else if (ours && sscanf(line, "%lu %lu %lu", &seq, &age, &anon) == 3) {
-			/* They come from the oldest to the youngest. */
-			memmove(size[node] + 1, size[node], 15 * sizeof(size[node][0]));
-			size[node][0] = anon;
-			g.youngest[node] = seq;
-		}
-	}
-	fclose(f);
-	for (node = 0; node < NODES; node++) {
-		g.before[node] = size[node][1];
-		for (i = 2; i < 16; i++)
-			g.older[node] += size[node][i];
-	}
-	return g;
-}
-
-/* Age the memory of our group on a node. */
-static void age(unsigned int node)
-{
-	struct generations g = generations();
-	char text[128];
-
-	sprintf(text, "+ %u %u %lu 1 1", g.id, node, g.youngest[node]);
-	write_file(LRU_GEN, text);
-}
-
-static void age_all(void)
-{
-	unsigned int node;
-
-	for (node = 0; node < NODES; node++)
-		age(node);
-}
-
-static unsigned long young(void)
-{
-	struct generations g = generations();
-
-	return g.before[0] + g.before[1];
 }
 
 static bool about(unsigned long found, unsigned long expected)
@@ -672,6 +592,53 @@ static bool test_memslot(void)
 	return ok && n && ager.passes && !wrong;
 }
 
+/* How many pages of every second one, from @first on, are on a node? */
+static unsigned long on_node(struct guest *guest, int node, unsigned long first)
+{
+	unsigned long i, n = NR_PAGES / 2, found = 0;
+	void **pages = calloc(n, sizeof(*pages));
+	int *status = calloc(n, sizeof(*status));
+
+	for (i = 0; i < n; i++)
+		pages[i] = guest->memory + (first + 2 * i) * PAGE;
+	if (syscall(SYS_move_pages, 0, n, pages, NULL, status, 0) < 0)
+		ksft_exit_fail_msg("move_pages: %s\n", strerror(errno));
+	for (i = 0; i < n; i++)
+		found += status[i] == node;
+	free(pages);
+	free(status);
+	return found;
+}
+
+/* kmmscand promotes the half that the guest uses, and leaves the other. */
+static bool test_promote(void)
+{
+	unsigned long hot = 0, cold = 0;
+	struct guest guest;
+	time_t until;
+	bool ok;
+
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	move_pages_to(&guest, 1, 0, 1);
+	write_file(KMMSCAND, "1");
+	until = time(NULL) + PROMOTE_S;
+	while (ok && time(NULL) < until && hot < NR_PAGES / 2 * 9 / 10) {
+		ok = touch(&guest, 0, 2);
+		hot = on_node(&guest, 0, 0);
+	}
+	write_file(KMMSCAND, "0");
+	cold = on_node(&guest, 0, 1);
+	ksft_print_msg("promoted: %lu hot, %lu cold pages\n", hot, cold);
+	end(&guest);
+	return ok && hot >= NR_PAGES / 2 * 9 / 10 && cold <= NR_PAGES / 2 / 20;
+}
+
+static bool has_kmmscand(void)
+{
+	return !access(KMMSCAND, W_OK);
+}
+
 static bool has_svm(void)
 {
 	return kvm_cpu_has(X86_FEATURE_SVM);
@@ -694,28 +661,12 @@ static const struct {
 	{ "other_node", test_other_node },
 	{ "reclaim", test_reclaim },
 	{ "page_idle", test_page_idle },
+	{ "promote", test_promote, has_kmmscand },
 	{ "discard", test_discard },
 	{ "dirty_log", test_dirty_log },
 	{ "memslot", test_memslot },
 	{ "stress", test_stress },
 };
-
-static void join_group(void)
-{
-	mkdir(GROUPS, 0700);
-	if (mount("none", GROUPS, "cgroup2", 0, NULL))
-		ksft_exit_skip("cgroup2: %s\n", strerror(errno));
-	write_file(GROUPS "/cgroup.subtree_control", "+memory");
-	mkdir(GROUP, 0700);
-	write_file(GROUP "/cgroup.procs", "0");
-}
-
-static void leave_group(void)
-{
-	write_file(GROUPS "/cgroup.procs", "0");
-	rmdir(GROUP);
-	umount(GROUPS);
-}
 
 int main(int argc, char **argv)
 {
@@ -742,8 +693,6 @@ int main(int argc, char **argv)
 		some = true;
 	}
 	ksft_print_header();
-	if (access(LRU_GEN, W_OK))
-		ksft_exit_skip("%s: %s\n", LRU_GEN, strerror(errno));
 	if (access("/sys/devices/system/node/node1", F_OK))
 		ksft_exit_skip("there is one node only\n");
 	join_group();

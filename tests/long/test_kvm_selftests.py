@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The unmodified kernel's KVM selftests: nothing that passes on it fails on ours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from outcomes import Cases, pass_as_on_base
+
+from lab import manifest, selftests, topology
+from lab.build import KernelImage
+from lab.selftests import Program
+
+TIMEOUT_S = 120
+# What has to do with aging, and runs under emulation: they must have passed.
+AMONG = ("access_tracking_perf_test", "memslot_modification_stress_test", "set_memory_region_test")
+
+
+def _programs(directory: Path) -> tuple[Program, ...]:
+    found = (
+        path.relative_to(directory)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.suffix and os.access(path, os.X_OK)
+    )
+    return tuple(
+        Program(str(path), timeout_s=TIMEOUT_S, label=str(path).replace("/", "-")) for path in found
+    )
+
+
+def test_kvm_selftests_pass_as_on_base(
+    base_kernel: KernelImage,
+    tiershift_kernel: KernelImage,
+    out_dir: Path,
+    subtests: pytest.Subtests,
+) -> None:
+    machine = topology.load("two-tier", fast_cpus=4, fast_mb=3072, slow_mb=1024)
+    built = selftests.programs(base_kernel, "kvm")
+    wanted = _programs(built)
+    on = "\n".join(f"echo {one.on} > {one.file}" for one in manifest.switches("kvm-aging"))
+    prepare = "echo y > /sys/kernel/mm/lru_gen/enabled"
+    on_base = selftests.run_programs(
+        base_kernel, built, wanted, machine, out_dir / "base", prepare=prepare
+    )
+
+    def run(some: tuple[Program, ...], where: Path) -> Cases:
+        return selftests.run_programs(
+            tiershift_kernel, built, some, machine, where, prepare=f"{prepare}\n{on}"
+        )
+
+    passed = pass_as_on_base(subtests, wanted, on_base, run, out_dir)
+    for name in AMONG:
+        assert any(case.outcome == "pass" for case in on_base[name]), on_base[name]
+    assert passed > 0
