@@ -61,7 +61,7 @@ def _facts(insn: int, locked: int, mmu_lock: int, vcpu: float) -> dict[str, Any]
         "kernels": {name: {**KERNEL, "flavour": name} for name in ("base", "tiershift")},
         "aged": {f"{case}, TDP": _rows(case, insn, locked, mmu_lock) for case in aging.CASES},
         "faulted": {
-            2: {
+            "TDP, 2": {
                 "not aged": row(1000),
                 "not aged again": row(1001),
                 "base": row(1100),
@@ -89,8 +89,8 @@ def test_lines_of_the_study(tmp_path: Path) -> None:
     assert (idle.figures["mmu_lock"], idle.figures["calls"]) == (0, 0.002)
     assert lines["page: idle, TDP, unmodified"].figures["calls"] == 1
     assert len(idle.goals) == 3 and len(lines["page: young, TDP, ours, both"].goals) == 2
-    assert lines["fault: 2 vCPUs, ours, both"].goals[0].value == 1.02
-    assert not lines["fault: 2 vCPUs, unmodified"].goals
+    assert lines["fault: TDP, 2 vCPUs, ours, both"].goals[0].value == 1.02
+    assert not lines["fault: TDP, 2 vCPUs, unmodified"].goals
     figures = lines["promotion: NUMA balancing"].figures
     assert (figures["hot"], figures["cold"], figures["flushes"]) == (0.9, 0.05, 100)
 
@@ -104,7 +104,7 @@ def test_what_misses_a_goal_is_said() -> None:
         ("page: young, TDP, ours, without mmu_lock", "acquisitions of mmu_lock"),
         ("page: young, TDP, ours, both", "acquisitions of mmu_lock"),
         ("page: young, TDP, ours, both", "locked operations"),
-        ("fault: 2 vCPUs, ours, both", "vCPUs"),
+        ("fault: TDP, 2 vCPUs, ours, both", "vCPUs"),
     ]
 
 

@@ -64,9 +64,8 @@ static inline bool kvm_age_hva(struct mmu_notifier *mn, unsigned long start, uns
 	return false;
 }
 
-static inline void kvm_age_init(const struct mmu_notifier_ops *ops)
-{
-}
+/* A macro, since not all architectures have @ops. */
+#define kvm_age_init(ops) do { } while (0)
 
 static inline void kvm_age_exit(void)
 {
