@@ -52,6 +52,7 @@ void kvm_age_exit(void);
 
 bool kvm_arch_age_lockless(struct kvm *kvm, struct kvm_age_range *range);
 void kvm_arch_age_locked(struct kvm *kvm, struct kvm_age_range *range);
+void kvm_arch_age_switch(bool on);
 #else
 static inline bool kvm_age_lockless(void)
 {

@@ -158,6 +158,7 @@ static int kvm_age_apply(void)
 	err = kvm_age_offer(kvm_age_ops.notifier_ops && range_aging);
 	if (err)
 		return err;
+	kvm_arch_age_switch(lockless_aging);
 	if (lockless_aging)
 		static_branch_enable(&kvm_lockless_aging);
 	else

@@ -37,13 +37,19 @@
  * Page tables and roots are freed after a grace period of RCU.  Roots that are invalid, and page
  * tables that were unlinked, may still be seen: to clear a bit there is of no consequence.
  *
- * SPTEs without Accessed bits are made inaccessible instead, which must not race.  In the TDP MMU
- * all are, or none: with EPT without A/D bits.  Shadow page tables (a guest without TDP, a nested
- * guest with page tables of its own) are found through rmaps.  Both need mmu_lock for write.
+ * Shadow page tables (a guest without TDP, a nested guest with page tables of its own) are found
+ * through rmaps, lists of SPTEs that age_rmap.h locks one by one.  Their writers hold mmu_lock for
+ * write; mmu_spte_update() and mmu_spte_clear_track_bits() exchange or store like
+ * tdp_mmu_set_spte().
+ *
+ * SPTEs without Accessed bits are made inaccessible instead, which must not race: with mmu_lock for
+ * write.  In the TDP MMU all are, or none: with EPT without A/D bits.
  */
+#include <linux/jump_label.h>
 #include <linux/kvm_age.h>
 #include <linux/kvm_host.h>
 #include <linux/rculist.h>
+#include <linux/rcupdate.h>
 
 #include "mmu.h"
 #include "mmu_internal.h"
@@ -52,6 +58,11 @@
 #include "tdp_iter.h"
 #include "tdp_mmu.h"
 #include "age.h"
+#include "age_rmap.h"
+
+DEFINE_STATIC_KEY_FALSE(kvm_rmap_locking);
+/* May rmaps be read without mmu_lock?  Looked at under RCU only */
+static bool kvm_age_reads_rmaps;
 
 /**
  * kvm_age_clear_accessed - clear the Accessed bit of an SPTE that may change any time
@@ -179,11 +190,101 @@ static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
  * comes just now, and has not been used for long.  With mmu_lock it is right: shadow page tables
  * are counted with it, after the rmaps of all active memslots were allocated.  A version of a
  * memslot that is on its way out may have none.
+ *
+ * kvm_memslots_have_rmaps() has acquired the pointers to all rmaps of a memslot that was active
+ * when they were allocated.  Others have all that they will ever have, or none.
  */
 static bool kvm_age_has_rmaps(struct kvm *kvm, const struct kvm_memory_slot *slot)
 {
-	return (!tdp_mmu_enabled || READ_ONCE(kvm->arch.indirect_shadow_pages)) &&
+	return kvm_memslots_have_rmaps(kvm) &&
+	       (!tdp_mmu_enabled || READ_ONCE(kvm->arch.indirect_shadow_pages)) &&
 	       READ_ONCE(slot->arch.rmap[0]) && !kvm_age_fault(RMAPS);
+}
+
+/* Look at an SPTE of a locked rmap.  Returns false if mmu_lock is needed. */
+static bool rmap_age_spte(u64 *sptep, bool test, bool *young)
+{
+	u64 spte = READ_ONCE(*sptep);
+
+	if (!is_shadow_present_pte(spte) || !is_accessed_spte(spte))
+		return true;
+	if (!test) {
+		if (!spte_ad_enabled(spte))
+			return false;
+		kvm_age_clear_accessed(sptep, spte);
+	}
+	*young = true;
+	return true;
+}
+
+/* The same for all SPTEs of an rmap, which is not locked yet */
+static bool rmap_age(struct kvm_rmap_head *rmap_head, bool test, bool *young)
+{
+	struct pte_list_desc *desc;
+	unsigned long val;
+	bool done = true;
+	int i;
+
+	if (!READ_ONCE(rmap_head->val))
+		return true;
+	preempt_disable();
+	if (kvm_age_fault(LISTS))
+		val = READ_ONCE(rmap_head->val) & ~KVM_RMAP_LOCKED;
+	else
+		val = __kvm_rmap_lock(rmap_head);
+	if (val & KVM_RMAP_MANY) {
+		for (desc = (void *)(val & ~KVM_RMAP_MANY); desc; desc = desc->more)
+			for (i = 0; i < desc->spte_count; i++)
+				done &= rmap_age_spte(desc->sptes[i], test, young);
+	} else if (val) {
+		done = rmap_age_spte((u64 *)val, test, young);
+	}
+	if (val && !kvm_age_fault(LISTS))
+		__kvm_rmap_unlock(rmap_head, val);
+	preempt_enable();
+	return done;
+}
+
+/* The same for pages of a memslot; they are mapped by SPTEs of any size. */
+static bool rmap_age_gfns(const struct kvm_memory_slot *slot, gfn_t start, gfn_t end, bool test,
+			  bool *young)
+{
+	unsigned long i, last;
+	bool done = true;
+	int level;
+
+	for (level = PG_LEVEL_4K; level <= KVM_MAX_HUGEPAGE_LEVEL; level++) {
+		struct kvm_rmap_head *rmap = slot->arch.rmap[level - PG_LEVEL_4K];
+
+		last = gfn_to_index(end - 1, slot->base_gfn, level);
+		for (i = gfn_to_index(start, slot->base_gfn, level); i <= last; i++)
+			done &= rmap_age(&rmap[i], test, young);
+	}
+	return done;
+}
+
+/* Returns false if mmu_lock is needed, be it for some SPTEs only. */
+static bool rmap_age_range(struct kvm_age_range *range)
+{
+	unsigned long bit = range->first;
+	gfn_t gfn, next;
+	bool done;
+
+	rcu_read_lock();
+	done = READ_ONCE(kvm_age_reads_rmaps);
+	for (gfn = range->start; gfn < range->end && done; bit += next - gfn, gfn = next) {
+		bool young = false;
+
+		/* If there is one answer for all, look at all. */
+		next = range->pages ? gfn + 1 : range->end;
+		if (!kvm_age_asked(range, bit))
+			continue;
+		done = rmap_age_gfns(range->slot, gfn, next, range->test, &young);
+		if (young)
+			kvm_age_found(range, bit);
+	}
+	rcu_read_unlock();
+	return done;
 }
 
 /**
@@ -192,12 +293,39 @@ static bool kvm_age_has_rmaps(struct kvm *kvm, const struct kvm_memory_slot *slo
  * @range: question; @range->tdp_done tells kvm_arch_age_locked() what it need not do again
  *
  * Context: kvm->srcu, any locks
- * Return: false if kvm_arch_age_locked() has to be called
+ * Return: false if kvm_arch_age_locked() has to be called; what was found until then counts
  */
 bool kvm_arch_age_lockless(struct kvm *kvm, struct kvm_age_range *range)
 {
-	range->tdp_done = tdp_mmu_enabled && tdp_age(kvm, range);
-	return range->tdp_done && !kvm_age_has_rmaps(kvm, range->slot);
+	if (tdp_mmu_enabled) {
+		range->tdp_done = tdp_age(kvm, range);
+		if (!range->tdp_done)
+			return false;
+	}
+	return !kvm_age_has_rmaps(kvm, range->slot) || rmap_age_range(range);
+}
+
+/**
+ * kvm_arch_age_switch - lockless aging is switched on or off
+ * @on: is it wanted?
+ *
+ * RCU waits for holders of mmu_lock as well, who are not preempted.
+ *
+ * Context: may sleep; one caller at a time
+ */
+void kvm_arch_age_switch(bool on)
+{
+	if (IS_ENABLED(CONFIG_PREEMPT_RT) || on == kvm_age_reads_rmaps)
+		return;
+	if (on) {
+		static_branch_enable(&kvm_rmap_locking);
+		synchronize_rcu();
+		WRITE_ONCE(kvm_age_reads_rmaps, true);
+	} else {
+		WRITE_ONCE(kvm_age_reads_rmaps, false);
+		synchronize_rcu();
+		static_branch_disable(&kvm_rmap_locking);
+	}
 }
 
 /**

@@ -13,6 +13,7 @@ enum kvm_age_faults {
 	KVM_AGE_PAGES = BIT(1),		/* pages lose theirs that nobody has asked about */
 	KVM_AGE_ROOTS = BIT(2),		/* only the first root is looked at */
 	KVM_AGE_RMAPS = BIT(3),		/* shadow page tables are forgotten */
+	KVM_AGE_LISTS = BIT(4),		/* rmaps are read without their lock */
 };
 
 extern unsigned int kvm_age_faults;

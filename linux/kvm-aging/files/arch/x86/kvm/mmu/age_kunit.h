@@ -181,12 +181,87 @@ static void tests_without_change(struct kunit *test)
 	unmake(m);
 }
 
+/* All SPTEs of an rmap are looked at, and the list is what it was, and not locked. */
+static void answers_by_rmap(struct kunit *test)
+{
+	struct pte_list_desc tail = { .spte_count = PTE_LIST_EXT };
+	struct pte_list_desc desc = { .more = &tail, .spte_count = 2, .tail_count = PTE_LIST_EXT };
+	unsigned long many = (unsigned long)&desc | KVM_RMAP_MANY;
+	struct kvm_rmap_head rmap_head = {};
+	u64 spte[PTE_LIST_EXT + 2];
+	bool young = false;
+	unsigned int i;
+
+	if (!shadow_accessed_mask)
+		kunit_skip(test, "there is no vendor module, or it has no Accessed bits");
+	for (i = 0; i < ARRAY_SIZE(spte); i++)
+		*(i < 2 ? &desc.sptes[i] : &tail.sptes[i - 2]) = &spte[i];
+
+	KUNIT_EXPECT_TRUE(test, rmap_age(&rmap_head, false, &young));
+	KUNIT_EXPECT_EQ(test, rmap_head.val, 0);
+	KUNIT_EXPECT_FALSE(test, young);
+
+	spte[0] = accessed();
+	rmap_head.val = (unsigned long)spte;
+	KUNIT_EXPECT_TRUE(test, rmap_age(&rmap_head, true, &young));
+	KUNIT_EXPECT_TRUE(test, young);
+	KUNIT_EXPECT_EQ(test, spte[0], accessed());
+	KUNIT_EXPECT_TRUE(test, rmap_age(&rmap_head, false, &young));
+	KUNIT_EXPECT_EQ(test, spte[0], accessed() & ~shadow_accessed_mask);
+	KUNIT_EXPECT_EQ(test, rmap_head.val, (unsigned long)spte);
+
+	for (i = 0; i < ARRAY_SIZE(spte); i++)
+		spte[i] = accessed();
+	spte[1] = SHADOW_NONPRESENT_VALUE | shadow_accessed_mask;
+	rmap_head.val = many;
+	young = false;
+	KUNIT_EXPECT_TRUE(test, rmap_age(&rmap_head, false, &young));
+	KUNIT_EXPECT_TRUE(test, young);
+	for (i = 0; i < ARRAY_SIZE(spte); i++)
+		KUNIT_EXPECT_EQ(test, spte[i],
+				i == 1 ? SHADOW_NONPRESENT_VALUE | shadow_accessed_mask :
+					 accessed() & ~shadow_accessed_mask);
+	KUNIT_EXPECT_EQ(test, rmap_head.val, many);
+
+	/* Those without Accessed bits are left for mmu_lock, others are not. */
+	spte[0] = LEAF | SPTE_TDP_AD_DISABLED | PT_ACCESSED_MASK;
+	spte[PTE_LIST_EXT] = accessed();
+	KUNIT_EXPECT_EQ(test, rmap_age(&rmap_head, false, &young), !is_accessed_spte(spte[0]));
+	KUNIT_EXPECT_EQ(test, spte[0], LEAF | SPTE_TDP_AD_DISABLED | PT_ACCESSED_MASK);
+	KUNIT_EXPECT_EQ(test, spte[PTE_LIST_EXT], accessed() & ~shadow_accessed_mask);
+}
+
+/* Whoever changes an rmap gets what is there, without the bit, and lets others in again. */
+static void locks_rmaps(struct kunit *test)
+{
+	struct kvm_rmap_head rmap_head = { 0x1000 }, head;
+
+	KUNIT_EXPECT_EQ(test, __kvm_rmap_lock(&rmap_head), 0x1000);
+	KUNIT_EXPECT_EQ(test, rmap_head.val, 0x1000 | KVM_RMAP_LOCKED);
+	KUNIT_EXPECT_EQ(test, kvm_rmap_read(&rmap_head).val, 0x1000);
+	__kvm_rmap_unlock(&rmap_head, 0x2000);
+	KUNIT_EXPECT_EQ(test, rmap_head.val, 0x2000);
+
+	rmap_head.val = 0;
+	KUNIT_EXPECT_EQ(test, __kvm_rmap_lock(&rmap_head), 0);
+	KUNIT_EXPECT_EQ(test, rmap_head.val, 0);
+
+	rmap_head.val = 0x1000;
+	head = kvm_rmap_lock(&rmap_head);
+	KUNIT_EXPECT_EQ(test, head.val, 0x1000);
+	head.val = 0;
+	kvm_rmap_unlock(&rmap_head, head);
+	KUNIT_EXPECT_EQ(test, rmap_head.val, 0);
+}
+
 static struct kunit_case kvm_age_cases[] = {
 	KUNIT_CASE(clears_accessed_only),
 	KUNIT_CASE(answers_for_pages),
 	KUNIT_CASE(answers_for_huge),
 	KUNIT_CASE(leaves_without_accessed_bits),
 	KUNIT_CASE(tests_without_change),
+	KUNIT_CASE(answers_by_rmap),
+	KUNIT_CASE(locks_rmaps),
 	{}
 };
 
