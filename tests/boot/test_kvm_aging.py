@@ -11,6 +11,7 @@ from outcomes import report
 
 from lab import selftests, topology
 from lab.build import KernelImage
+from lab.errors import LabError
 from lab.ktap import Case
 from lab.selftests import Program
 
@@ -61,6 +62,8 @@ BROKEN = {
     # Last: who has a page that was given to somebody else may write to it.
     1: (_with(1, 1, "-s 6 -t discard", faults=1, delay_us=200), "pages were not the guest's"),
 }
+# What KASAN must notice: page tables are freed that somebody reads.
+UNLOCKED = _with(1, 1, "-s 60 -t memslot", faults=16, delay_us=200)
 
 
 def _run(
@@ -112,13 +115,39 @@ def test_on_the_debug_kernel(
     report(subtests, _run(debug_kernel, (_with(1, 1, "-s 1"),), out_dir), may_skip=())
 
 
+def test_rmaps_need_their_lock(debug_kernel: KernelImage, out_dir: Path) -> None:
+    with pytest.raises(LabError, match=r"KASAN: (?s:.*)rmap_age"):
+        _run(debug_kernel, (UNLOCKED,), out_dir, "kvm.tdp_mmu=0")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("parameter", ["", "kvm.tdp_mmu=0", "kvm_amd.npt=0"])
 def test_long_on_the_debug_kernel(
     parameter: str, debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     args = "-s 60 -t discard -t dirty_log -t memslot -t stress"
+    if parameter != "kvm_amd.npt=0":
+        args += " -t nested_discard -t nested_memslot"
     wanted = tuple(
-        replace(_with(*modes, args), timeout_s=600) for modes in ((1, 1), (1, 0), (0, 1))
+        replace(_with(*modes, args), timeout_s=900) for modes in ((1, 1), (1, 0), (0, 1))
     )
     report(subtests, _run(debug_kernel, wanted, out_dir, parameter), may_skip=())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("parameter", ["", "kvm.tdp_mmu=0"])
+def test_switched_while_memory_is_aged(
+    parameter: str, torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """The parameters change, and nothing else does."""
+    turn = "; ".join(
+        f"sleep 0.{pause}; echo {value} > {PARAMETERS}/{name}"
+        for value, pause in ((0, 3), (1, 4))
+        for name in ("lockless_aging", "range_aging")
+    )
+    args = "-s 30 -t discard -t memslot -t stress -t nested_discard -t nested_memslot"
+    program = _with(1, 1, args)
+    program = replace(
+        program, timeout_s=400, before=f"{program.before}; ( while true; do {turn}; done ) &"
+    )
+    report(subtests, _run(torture_kernel, (program,), out_dir, parameter), may_skip=())

@@ -11,8 +11,8 @@
  *  range_aging	all pages of a page table of the host are asked about at once
  *		(include/linux/mmu_age.h): one search for the memslot, one walk to the leaf, and
  *		mmu_lock, if at all, once for each memslot that has some of them;
- *  lockless_aging	page tables of the TDP MMU are read, and Accessed bits cleared, without
- *		mmu_lock, by questions about a page, too.
+ *  lockless_aging	KVM's page tables are read, and Accessed bits cleared, without mmu_lock, by
+ *		questions about a page, too.
  *
  * What is needed without mmu_lock
  * -------------------------------
@@ -192,7 +192,7 @@ static const struct kernel_param_ops kvm_age_param_ops = {
 module_param_cb(range_aging, &kvm_age_param_ops, &range_aging, 0644);
 MODULE_PARM_DESC(range_aging, "Ask about the pages of a page table at once when memory is aged");
 module_param_cb(lockless_aging, &kvm_age_param_ops, &lockless_aging, 0644);
-MODULE_PARM_DESC(lockless_aging, "Age memory of the TDP MMU without mmu_lock");
+MODULE_PARM_DESC(lockless_aging, "Read and clear Accessed bits of guest memory without mmu_lock");
 
 /**
  * kvm_age_init - a vendor module has come

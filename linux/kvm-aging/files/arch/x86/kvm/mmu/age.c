@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Aging of guest memory on x86: Accessed bits of the TDP MMU without mmu_lock.
+ * Aging of guest memory on x86: Accessed bits without mmu_lock.
  *
  * Invariant: an SPTE that is not present is never written, and of one that is present nothing
  * changes but that its Accessed bit is cleared.
@@ -38,9 +38,14 @@
  * tables that were unlinked, may still be seen: to clear a bit there is of no consequence.
  *
  * Shadow page tables (a guest without TDP, a nested guest with page tables of its own) are found
- * through rmaps, lists of SPTEs that age_rmap.h locks one by one.  Their writers hold mmu_lock for
- * write; mmu_spte_update() and mmu_spte_clear_track_bits() exchange or store like
- * tdp_mmu_set_spte().
+ * through rmaps, lists of SPTEs that age_rmap.h locks one by one.  Hardware and
+ * fast_pf_fix_direct_spte() are the same there.  All others hold mmu_lock for write:
+ *
+ *  mmu_spte_set()		finds the SPTE not present.
+ *  mmu_spte_update_no_track(),	exchange or store like tdp_mmu_set_spte().
+ *  mmu_spte_clear_track_bits()
+ *  spte_wrprot_for_clear_dirty(),	clear one bit by a locked operation.
+ *  kvm_rmap_age_gfn_range()
  *
  * SPTEs without Accessed bits are made inaccessible instead, which must not race: with mmu_lock for
  * write.  In the TDP MMU all are, or none: with EPT without A/D bits.
@@ -61,7 +66,7 @@
 #include "age_rmap.h"
 
 DEFINE_STATIC_KEY_FALSE(kvm_rmap_locking);
-/* May rmaps be read without mmu_lock?  Looked at under RCU only */
+/* May rmaps be read without mmu_lock?  Readers look under RCU; changed by kvm_arch_age_switch() */
 static bool kvm_age_reads_rmaps;
 
 /**
@@ -187,12 +192,13 @@ static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
 
 /*
  * May shadow page tables map pages of a memslot?  Without mmu_lock this may be wrong about what
- * comes just now, and has not been used for long.  With mmu_lock it is right: shadow page tables
- * are counted with it, after the rmaps of all active memslots were allocated.  A version of a
- * memslot that is on its way out may have none.
+ * comes just now, and has not been used for long.  With mmu_lock it is right about what a guest
+ * can reach: shadow page tables are counted with it, after the rmaps of all active memslots were
+ * allocated.  A version of a memslot that is on its way out may have none.
  *
- * kvm_memslots_have_rmaps() has acquired the pointers to all rmaps of a memslot that was active
- * when they were allocated.  Others have all that they will ever have, or none.
+ * Rmaps are allocated before a memslot is published, or for all active memslots before
+ * kvm_memslots_have_rmaps() says so, which acquires.  Other versions of memslots have all that
+ * they will ever have, or none.
  */
 static bool kvm_age_has_rmaps(struct kvm *kvm, const struct kvm_memory_slot *slot)
 {
@@ -220,15 +226,15 @@ static bool rmap_age_spte(u64 *sptep, bool test, bool *young)
 /* The same for all SPTEs of an rmap, which is not locked yet */
 static bool rmap_age(struct kvm_rmap_head *rmap_head, bool test, bool *young)
 {
+	bool unlocked = kvm_age_fault(LISTS), done = true;
 	struct pte_list_desc *desc;
 	unsigned long val;
-	bool done = true;
 	int i;
 
 	if (!READ_ONCE(rmap_head->val))
 		return true;
 	preempt_disable();
-	if (kvm_age_fault(LISTS))
+	if (unlocked)
 		val = READ_ONCE(rmap_head->val) & ~KVM_RMAP_LOCKED;
 	else
 		val = __kvm_rmap_lock(rmap_head);
@@ -239,7 +245,7 @@ static bool rmap_age(struct kvm_rmap_head *rmap_head, bool test, bool *young)
 	} else if (val) {
 		done = rmap_age_spte((u64 *)val, test, young);
 	}
-	if (val && !kvm_age_fault(LISTS))
+	if (val && !unlocked)
 		__kvm_rmap_unlock(rmap_head, val);
 	preempt_enable();
 	return done;

@@ -3,7 +3,7 @@
  * A lock bit for each list of SPTEs that map a page: who ages memory without mmu_lock reads the
  * list under it.
  *
- * Invariant: while somebody holds the bit, the list does not change, and the page tables of its
+ * Invariant: while somebody holds the bit, nobody else changes the list, and the page tables of its
  * SPTEs stay.  Lists change with mmu_lock held for write only, so the bit is between one writer
  * and those who age.  Before a page table is freed, each of its SPTEs is taken off its list.  An
  * SPTE on the list may be zapped already, and is left alone then (kvm_age_clear_accessed()).

@@ -447,14 +447,14 @@ static void end_aging(struct ager *ager)
  * While memory is aged, it is discarded, and the guest must find it empty.  If the mapping of a
  * page came back, the guest would find what has been there, or what somebody else has there now.
  */
-static bool test_discard(void)
+static bool discard(enum kind kind)
 {
 	unsigned long i, old = 0, n = 0, chunk = 64;
 	struct ager ager;
 	struct guest guest;
 	bool ok = true;
 
-	begin(&guest, PLAIN, false);
+	begin(&guest, kind, false);
 	begin_aging(&ager);
 	while (still_aging(&ager) && ok) {
 		ok = tell(&guest, (struct order){ .step = 1, .write = 1, .value = n + 2 });
@@ -474,6 +474,16 @@ static bool test_discard(void)
 		       ager.passes, old);
 	end(&guest);
 	return ok && n && ager.passes && !old;
+}
+
+static bool test_discard(void)
+{
+	return discard(PLAIN);
+}
+
+static bool test_nested_discard(void)
+{
+	return discard(NESTED_NPT);
 }
 
 static void *count(void *arg)
@@ -562,7 +572,7 @@ static bool test_dirty_log(void)
 }
 
 /* Memslots go, come and move while memory is aged. */
-static bool test_memslot(void)
+static bool memslot(enum kind kind)
 {
 	const uint64_t elsewhere = GPA + 2 * NR_PAGES * PAGE, size = NR_PAGES * PAGE;
 	unsigned long i, n = 0, wrong = 0;
@@ -570,7 +580,7 @@ static bool test_memslot(void)
 	struct guest guest;
 	bool ok = true;
 
-	begin(&guest, PLAIN, false);
+	begin(&guest, kind, false);
 	begin_aging(&ager);
 	for (; still_aging(&ager) && ok; n++) {
 		struct order what = { .step = 1, .write = 1, .value = n + 1 };
@@ -590,6 +600,16 @@ static bool test_memslot(void)
 	ksft_print_msg("%lu times, %lu passes, %lu pages wrong\n", n, ager.passes, wrong);
 	end(&guest);
 	return ok && n && ager.passes && !wrong;
+}
+
+static bool test_memslot(void)
+{
+	return memslot(PLAIN);
+}
+
+static bool test_nested_memslot(void)
+{
+	return memslot(NESTED_NPT);
 }
 
 /* How many pages of every second one, from @first on, are on a node? */
@@ -665,6 +685,8 @@ static const struct {
 	{ "discard", test_discard },
 	{ "dirty_log", test_dirty_log },
 	{ "memslot", test_memslot },
+	{ "nested_discard", test_nested_discard, has_npt },
+	{ "nested_memslot", test_nested_memslot, has_npt },
 	{ "stress", test_stress },
 };
 
