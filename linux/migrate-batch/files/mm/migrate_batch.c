@@ -810,7 +810,7 @@ bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct foli
 	swp_entry_t entry;
 	pte_t *ptep, pte;
 
-	/* Whoever was not told may go on to use the source, which must not become anybody else's. */
+	/* Who was not told may go on to use the source, which must not become anybody else's. */
 	if (migrate_fault(MIGRATE_FAULT_HULL) || migrate_fault(MIGRATE_FAULT_FLUSH))
 		folio_get(src);
 	if (run->begun && (!migrate_run_has_lock(run, dst) || migrate_run_awaited(run)))

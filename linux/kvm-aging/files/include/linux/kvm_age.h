@@ -65,8 +65,9 @@ static inline bool kvm_age_hva(struct mmu_notifier *mn, unsigned long start, uns
 	return false;
 }
 
-/* A macro, since not all architectures have @ops. */
-#define kvm_age_init(ops) do { } while (0)
+static inline void kvm_age_init(const struct mmu_notifier_ops *ops)
+{
+}
 
 static inline void kvm_age_exit(void)
 {

@@ -48,6 +48,7 @@ static inline unsigned long __kvm_rmap_lock(struct kvm_rmap_head *rmap_head)
 
 static inline void __kvm_rmap_unlock(struct kvm_rmap_head *rmap_head, unsigned long val)
 {
+	/* Whoever locks it next sees the list as it is now: __kvm_rmap_lock() acquires. */
 	smp_store_release(&rmap_head->val, val);
 }
 

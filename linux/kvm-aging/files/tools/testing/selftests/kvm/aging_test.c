@@ -4,7 +4,8 @@
  * else happens to them.
  *
  * MGLRU is asked by its debugfs file, and answers with sizes of generations; memory.reclaim then
- * shows which pages it holds for idle; page_idle asks page by page; kmmscand promotes what it finds.
+ * shows which pages it holds for idle; page_idle asks page by page; kmmscand promotes what it
+ * finds.
  *
  * Without arguments all tests; -t NAME for some; -s SECONDS for each stress.  Needs root, two
  * memory nodes, swap and MGLRU.
