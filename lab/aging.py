@@ -81,12 +81,20 @@ TARGET_IDLE, TARGET_IDLE_LOCKED, TARGET_YOUNG_LOCKED = 1 / 8, 0.1, 2.2
 OFF_LIMIT = 1.005
 # Of vCPUs' kernel instructions without aging
 TARGET_VCPU = 1.03
-# What may promote; the second needs kmmscand's switches
-PROMOTERS = {
-    "nothing": ("base", False),
-    "NUMA balancing": ("base", True),
-    "kmmscand, page by page": ("off", True),
-    "kmmscand, by page tables": ("both", True),
+NUMA_BALANCING = "echo 2 > /proc/sys/kernel/numa_balancing"
+
+
+def _switches(*rooms: str) -> tuple[str, ...]:
+    return tuple(f"echo {one.on} > {one.file}" for room in rooms for one in manifest.switches(room))
+
+
+# What may promote: the kernel, and what switches that on
+PROMOTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "nothing": ("base", ()),
+    "NUMA balancing": ("base", (NUMA_BALANCING,)),
+    "kmmscand, page by page": ("off", _switches("kmmscand")),
+    "kmmscand, by page tables": ("both", _switches("kmmscand")),
+    "kmmscand, batched migration": ("both", _switches("kmmscand", "migrate-batch")),
 }
 
 Figures = dict[str, float]
@@ -242,13 +250,8 @@ def promoted(words: dict[str, Any], table: instruments.InsnTable) -> Figures:
 
 
 def _promoted(label: str) -> Figures:
-    name, switched = PROMOTERS[label]
+    name, switches = PROMOTERS[label]
     machine = topologies.load("two-tier", fast_mb=768, slow_mb=512, fast_cpus=3)
-    switches: list[str] = []
-    if switched and name == "base":
-        switches = ["echo 2 > /proc/sys/kernel/numa_balancing"]
-    elif switched:
-        switches = [f"echo {one.on} > {one.file}" for one in manifest.switches("kmmscand")]
     last = f"{CGROUP}.flushes"
     commands = (
         *switches,
