@@ -115,6 +115,8 @@ def run_programs(
     out_dir: Path,
     prepare: str = PREPARE,
     append: str = "",
+    *,
+    single_thread_tcg: bool = False,
 ) -> dict[str, list[ktap.Case]]:
     """Run programs one after the other in one guest; their cases by program.
 
@@ -139,6 +141,7 @@ def run_programs(
         out_dir=out_dir,
         timeout_s=budget,
         append=append,
+        single_thread_tcg=single_thread_tcg,
     )
     cases: dict[str, list[ktap.Case]] = {}
     for program in wanted:

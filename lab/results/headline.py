@@ -105,6 +105,17 @@ ROWS = (
         {"no tiering": "base", "tiershift": "on"},
         first=True,
     ),
+    Row(
+        "aging of a guest's idle memory: kernel instructions a page",
+        "aging",
+        "insn",
+        "{:,.0f}",
+        {
+            "no tiering": "page: idle, TDP, unmodified",
+            "tiershift": "page: idle, TDP, ours, both",
+        },
+        first=True,
+    ),
 )
 
 
