@@ -174,13 +174,19 @@ def check_btf(vmlinux: Path) -> None:
         raise LabError("vmlinux has no BTF", "install pahole (package dwarves) and try again")
 
 
-def _option(src: Path, name: str) -> str:
-    """The option that a file is compiled with, by the Makefile beside it; empty if none."""
+def _value(src: Path, name: str, have: Mapping[str, str]) -> str:
+    """How a file is compiled, by the Makefile beside it: y, m or n.
+
+    A file that has none beside it is some module's, as those of virt/kvm are.
+    """
     path = src / name
-    text = (path.parent / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    makefile = path.parent / "Makefile"
+    if not makefile.exists():
+        return "m"
+    text = makefile.read_text("utf-8").replace("\\\n", " ")
     pattern = rf"^obj-\$\((CONFIG_\w+)\)\s*[:+]?=.*\b{re.escape(path.stem)}\.o\b"
     found = re.search(pattern, text, re.MULTILINE)
-    return found[1] if found else ""
+    return have.get(found[1], "n") if found else "y"
 
 
 def check_files(
@@ -197,8 +203,7 @@ def check_files(
             for name in rooms.touched(hook):
                 if not name.endswith(".c") or name in known:
                     continue
-                option = _option(src, name)
-                value = have.get(option, "n") if option else "y"
+                value = _value(src, name, have)
                 built = (obj / name).with_suffix(".o").exists()
                 if value == "m" or (value == "y" and not built):
                     raise LabError(

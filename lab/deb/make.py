@@ -8,6 +8,7 @@ the cache as a whole or not at all.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -285,6 +286,6 @@ def _users(top: Path, ours: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _files_of(obj: Path, module: str) -> list[str]:
-    """The C files of a module that has been built."""
+    """The C files of a module that has been built; some of kvm's are above its directory."""
     objects = (obj / f"{module}.mod").read_text("utf-8").split()
-    return [re.sub(r"o$", "c", name) for name in objects]
+    return [re.sub(r"o$", "c", os.path.normpath(name)) for name in objects]

@@ -198,6 +198,7 @@ MAKEFILES = {
         ("include/linux/mm.h", True),
         ("arch/x86/kvm/b.c", False),
         ("fs/module.c", False),  # although it has been compiled
+        ("virt/kvm/main.c", False),  # nothing beside it says of which module it is
     ],
 )
 def test_file_that_is_in_a_module(tmp_path: Path, name: str, good: bool) -> None:
@@ -216,6 +217,12 @@ def test_file_that_is_in_a_module(tmp_path: Path, name: str, good: bool) -> None
     with pytest.raises(LabError, match=f"patches {name}, which is not in"):
         gate.check_files(src, obj, [one], {})
     gate.check_files(src, obj, [one], {"x": [name]})
+
+
+def test_files_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/m.mod").write_text("a/x.o\na/../virt/y.o\n")
+    assert make._files_of(tmp_path, "a/m") == ["a/x.c", "virt/y.c"]
 
 
 def compiled(path: Path, text: str, *options: str) -> Path:

@@ -29,6 +29,8 @@
 #define SLOT		1
 #define KMMSCAND	"/sys/kernel/mm/kmmscand/enabled"
 #define PROMOTE_S	40
+#define HOG		(4UL << 30)
+#define HOG_STEP	(2UL << 20)
 /* Pages that are not the guest's, or that wait in batches */
 #define OTHERS		192
 
@@ -333,14 +335,32 @@ static uint64_t pagemap_entry(int fd, const char *address)
 	return entry;
 }
 
+/* Pages that are swapped out, of the half that the guest touches and of the other */
+static void swapped_out(struct guest *guest, unsigned long *hot, unsigned long *cold)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	unsigned long i;
+
+	*hot = 0;
+	*cold = 0;
+	for (i = 0; i < NR_PAGES; i++) {
+		if (!(pagemap_entry(fd, guest->memory + i * PAGE) & (1ULL << 62)))
+			continue;
+		if (i % 2)
+			++*hot;
+		else
+			++*cold;
+	}
+	close(fd);
+}
+
 /* Proactive reclaim of a guest takes the half that it does not touch. */
 static bool test_reclaim(void)
 {
-	unsigned long i, hot = 0, cold = 0;
+	unsigned long i, hot, cold;
 	struct guest guest;
 	char text[64];
 	bool ok;
-	int fd;
 
 	begin(&guest, PLAIN, false);
 	ok = touch(&guest, 0, 1);
@@ -351,20 +371,55 @@ static bool test_reclaim(void)
 	age_all();
 	sprintf(text, "%lu swappiness=200", (NR_PAGES / 2 - OTHERS) * PAGE);
 	write_file(GROUP "/memory.reclaim", text);
-	fd = open("/proc/self/pagemap", O_RDONLY);
-	for (i = 0; i < NR_PAGES; i++) {
-		if (!(pagemap_entry(fd, guest.memory + i * PAGE) & (1ULL << 62)))
-			continue;
-		if (i % 2)
-			hot++;
-		else
-			cold++;
-	}
-	close(fd);
+	swapped_out(&guest, &hot, &cold);
 	ksft_print_msg("swapped out: %lu hot, %lu cold pages\n", hot, cold);
 	end(&guest);
 	/* 1 % of the hot ones */
 	return ok && hot <= NR_PAGES / 2 / 100 && cold >= NR_PAGES / 2 - 2 * OTHERS;
+}
+
+static unsigned long vmstat(const char *name)
+{
+	unsigned long value, found = 0;
+	FILE *f = fopen("/proc/vmstat", "r");
+	char word[64];
+
+	while (f && fscanf(f, "%63s %lu", word, &value) == 2)
+		if (!strcmp(word, name))
+			found = value;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Somebody else uses up the memory of the machine: kswapd takes the half that is not touched. */
+static bool test_kswapd(void)
+{
+	unsigned long stolen = vmstat("pgsteal_kswapd"), hot, cold, taken = 0, i;
+	struct guest guest;
+	char *hog;
+	bool ok;
+
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	write_file(GROUPS "/cgroup.procs", "0");
+	hog = mmap(NULL, HOG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		   -1, 0);
+	for (i = 0, cold = 0; ok && i < HOG && cold < NR_PAGES / 4; i += HOG_STEP) {
+		/* It is nobody's to take. */
+		if (mlock(hog + i, HOG_STEP))
+			break;
+		swapped_out(&guest, &hot, &cold);
+		taken += hot;
+		ok = touch(&guest, 1, 2);
+	}
+	munmap(hog, HOG);
+	write_file(GROUP "/cgroup.procs", "0");
+	stolen = vmstat("pgsteal_kswapd") - stolen;
+	ksft_print_msg("%lu MiB used, %lu pages taken by kswapd; swapped out: %lu hot, %lu cold\n",
+		       i >> 20, stolen, taken, cold);
+	end(&guest);
+	return ok && stolen && cold >= NR_PAGES / 4 && taken <= cold / 10;
 }
 
 /* page_idle, with the right answer for each page */
@@ -681,6 +736,7 @@ static const struct {
 	{ "nested_npt", test_nested_npt, has_npt },
 	{ "other_node", test_other_node },
 	{ "reclaim", test_reclaim },
+	{ "kswapd", test_kswapd },
 	{ "page_idle", test_page_idle },
 	{ "promote", test_promote, has_kmmscand },
 	{ "discard", test_discard },
