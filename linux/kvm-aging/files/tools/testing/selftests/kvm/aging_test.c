@@ -378,7 +378,7 @@ static bool test_reclaim(void)
 	return ok && hot <= NR_PAGES / 2 / 100 && cold >= NR_PAGES / 2 - 2 * OTHERS;
 }
 
-static unsigned long vmstat(const char *name)
+static unsigned long vm_event(const char *name)
 {
 	unsigned long value, found = 0;
 	FILE *f = fopen("/proc/vmstat", "r");
@@ -395,7 +395,7 @@ static unsigned long vmstat(const char *name)
 /* Somebody else uses up the memory of the machine: kswapd takes the half that is not touched. */
 static bool test_kswapd(void)
 {
-	unsigned long stolen = vmstat("pgsteal_kswapd"), hot, cold, taken = 0, i;
+	unsigned long stolen = vm_event("pgsteal_kswapd"), hot, cold, taken = 0, i;
 	struct guest guest;
 	char *hog;
 	bool ok;
@@ -415,7 +415,7 @@ static bool test_kswapd(void)
 	}
 	munmap(hog, HOG);
 	write_file(GROUP "/cgroup.procs", "0");
-	stolen = vmstat("pgsteal_kswapd") - stolen;
+	stolen = vm_event("pgsteal_kswapd") - stolen;
 	ksft_print_msg("%lu MiB used, %lu pages taken by kswapd; swapped out: %lu hot, %lu cold\n",
 		       i >> 20, stolen, taken, cold);
 	end(&guest);
