@@ -54,7 +54,6 @@ BROKEN = {
         replace(TEST, args="-r memory.small.pinned_while_copied"),
         "pinned (",
     ),
-    # Last: who writes through a stale TLB entry writes to whatever has the page then.
     f"{FAULTS}/fault_flush": (replace(TEST, args="-r memory.large.written"), "== writer.lost ("),
 }
 
