@@ -16,7 +16,6 @@ import argparse
 import json
 import re
 import shlex
-import shutil
 import statistics
 import sys
 import time
@@ -24,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import build, cache, flushes, guest, instruments, manifest, programs, scenario, selftests
+from lab import boots, build, cache, flushes, instruments, manifest, programs, scenario, selftests
 from lab import topology as topologies
 from lab.errors import LabError
 from lab.results import finish, ledger, study
@@ -94,49 +93,6 @@ LOOKUP_S = 150
 Figures = dict[str, float]
 
 
-def _boot(
-    label: str,
-    kernel: build.KernelImage,
-    machine: topologies.Topology,
-    script: str,
-    *,
-    counted: bool = False,
-    append: str = "",
-) -> Path:
-    """Run a script in a guest; the directory that its output is in."""
-    out = cache.sub("runs") / NAME / re.sub(r"[^\w]+", "-", label)
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    plugins = []
-    if counted:
-        built = instruments.build_plugins(cache.root() / "programs")
-        plugins = [instruments.insn_plugin(kernel.system_map, out / "insn.json", plugins=built)]
-    with scenario.Live(sys.stderr, f"migrate: {label}", 40, [0]) as live:
-        result = guest.run(
-            kernel.image,
-            machine,
-            script,
-            out_dir=out,
-            timeout_s=600,
-            plugins=plugins,
-            append=append,
-            on_line=live.on_line,
-        )
-    if result.exit_code:
-        log = (out / "output.log").read_text(encoding="utf-8", errors="replace")
-        raise LabError(f"{label}: exit code {result.exit_code}", log[-500:])
-    return out
-
-
-def said(log: str) -> dict[str, Any]:
-    """What lab/workloads/migrate.c has printed."""
-    found = re.search(r"^RESULT (.*)$", log, re.MULTILINE)
-    if not found:
-        raise LabError("migrate.c has printed no result", log[-500:])
-    words: dict[str, Any] = json.loads(found[1])
-    return words
-
-
 def _move(mode: Mode, folio: str, cpus: int, rounds: int, more: str = "") -> tuple[str, Path]:
     """Boot, move, and return what was printed and where the counts are."""
     built = programs.build_programs(cache.root() / "programs")
@@ -146,8 +102,8 @@ def _move(mode: Mode, folio: str, cpus: int, rounds: int, more: str = "") -> tup
     )
     label = f"{folio} {cpus} CPUs {mode.label} {rounds} {more}"
     machine = topologies.load("two-tier", fast_cpus=cpus, **SMALL_MB)
-    out = _boot(label, build.kernel(mode.kernel), machine, script, counted="--watch" not in more)
-    return (out / "output.log").read_text(encoding="utf-8"), out
+    plugins = None if "--watch" in more else boots.insn
+    return boots.boot(NAME, label, build.kernel(mode.kernel), machine, script, plugins=plugins)
 
 
 def per_page(words: dict[str, Any], table: instruments.InsnTable) -> Figures:
@@ -170,13 +126,13 @@ def _counted(name: str, folio: str, cpus: int, rounds: int = ROUNDS) -> Figures:
     # Two cores emulate eight CPUs that interrupt each other: half of the rounds
     threads, rounds = (f"--threads {cpus}", rounds // 2) if cpus > 1 else ("", rounds)
     log, out = _move(MODES[name], folio, cpus, rounds, threads)
-    return per_page(said(log), instruments.read_insn(out / "insn.json").total)
+    return per_page(boots.said(log, "migrate.c"), instruments.read_insn(out / "insn.json").total)
 
 
 def _waits(name: str) -> Figures:
     """How long one access takes while pages move: the longest of each move."""
     log, _ = _move(MODES[name], "4", 2, 16, "--watch 1")
-    waits = said(log)["waits_us"]
+    waits = boots.said(log, "migrate.c")["waits_us"]
     return {"wait": statistics.median(waits), "wait_most": max(waits)}
 
 
@@ -201,8 +157,8 @@ def _kvm() -> dict[str, dict[str, Figures]]:
     directory = selftests.programs(kernel, "kvm", names=[name])
     args = "-t anonymous -t every_second -t every_eighth"
     script = f"{shlex.quote(str(directory / name))} {args} || exit 4"
-    out = _boot("kvm", kernel, topologies.load("two-tier", **SMALL_MB), script)
-    return kvm_rows((out / "output.log").read_text(encoding="utf-8"))
+    log, _ = boots.boot(NAME, "kvm", kernel, topologies.load("two-tier", **SMALL_MB), script)
+    return kvm_rows(log)
 
 
 def demoted(before: str, after: str, reasons: str) -> Figures:
@@ -246,21 +202,15 @@ def _demotion(label: str) -> Figures:
         )
     )
     machine = topologies.load("two-tier", fast_mb=128, slow_mb=384, fast_cpus=8)
-    out = _boot(f"demotion {label}", kernel, machine, script, append="clearcpuid=erms,fsrm")
-    log = (out / "output.log").read_text(encoding="utf-8")
+    log, _ = boots.boot(
+        NAME, f"demotion {label}", kernel, machine, script, append="clearcpuid=erms,fsrm"
+    )
     parts = re.search(
         r"^BEFORE\n(.*)^AFTER\n(.*)^REASONS\n(.*)^END$", log, re.DOTALL | re.MULTILINE
     )
     if not parts:
         raise LabError("the guest has not printed its counters", log[-500:])
     return demoted(*parts.groups())
-
-
-def _goal(name: str, value: float, limit: float, text: str = "") -> ledger.Goal:
-    verdict = ledger.MET if value <= limit else ledger.MISSED
-    return ledger.Goal(
-        name=name, verdict=verdict, value=ledger.rounded(value), limit=limit, text=text
-    )
 
 
 def _cell(folio: str, cpus: int) -> str:
@@ -274,9 +224,9 @@ def _goals(cell: str, rows: dict[str, Figures]) -> list[ledger.Goal]:
     base = rows["base"]["beside"]
     found = []
     if cell in TARGETS:
-        found.append(_goal("on", rows["512"]["beside"] / base, TARGETS[cell], share))
+        found.append(ledger.at_most("on", rows["512"]["beside"] / base, TARGETS[cell], share))
     if "1 CPU" in cell and "off" in rows:
-        found.append(_goal("off", rows["off"]["beside"] / base, OFF_LIMIT, share))
+        found.append(ledger.at_most("off", rows["off"]["beside"] / base, OFF_LIMIT, share))
     return found
 
 
@@ -305,7 +255,7 @@ def runs(facts: dict[str, Any]) -> list[ledger.Run]:
     for stride, row in facts["kvm"].items():
         for name, figures in row.items():
             goals = (
-                [_goal("flush requests", figures["requests"], KVM_REQUESTS)]
+                [ledger.at_most("flush requests", figures["requests"], KVM_REQUESTS)]
                 if (stride, name) == ("1", "on")
                 else ()
             )
@@ -320,8 +270,8 @@ def runs(facts: dict[str, Any]) -> list[ledger.Run]:
     for name, figures in facts["demotion"].items():
         goals = (
             [
-                _goal("flushes by migration per 1,000 pages", figures["own"], DEMOTE_OWN),
-                _goal("flushes per 1,000 pages", figures["all"], DEMOTE_ALL),
+                ledger.at_most("flushes by migration per 1,000 pages", figures["own"], DEMOTE_OWN),
+                ledger.at_most("flushes per 1,000 pages", figures["all"], DEMOTE_ALL),
             ]
             if name == "on"
             else ()

@@ -18,15 +18,14 @@ import argparse
 import json
 import re
 import shlex
-import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import build, cache, guest, instruments, programs, scenario, topology
+from lab import boots, build, cache, instruments, programs, scenario, topology
 from lab.errors import LabError
 from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
@@ -159,41 +158,28 @@ def _boot(
     cases: tuple[Case, ...],
     label: str = "",
     *,
-    plugins: Callable[[build.KernelImage, Path], list[str]] | None = None,
+    plugins: boots.Plugins | None = None,
     cpus: int = 1,
     append: str = "",
     more: Sequence[str] = (),
 ) -> tuple[list[float], Path]:
     """Milliseconds of each case, and the directory that the plugins have written to."""
     mode = MODES[name]
-    kernel = build.kernel(mode.kernel)
-    out = cache.sub("runs") / NAME / re.sub(r"[, =]+", "-", f"{name} {label}".strip())
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
     built = programs.build_programs(cache.root() / "programs")
-    title = f"zap: {mode.label}" + (f", {label}" if label else "")
-    with scenario.Live(sys.stderr, title, 60, [0]) as live:
-        result = guest.run(
-            kernel.image,
-            topology.load("two-tier", fast_mb=1536, slow_mb=512, fast_cpus=cpus),
-            _script(mode, cases, built["zap"], more),
-            out_dir=out,
-            timeout_s=900,
-            plugins=plugins(kernel, out) if plugins else [],
-            append=append,
-            icount=cpus == 1,
-            disk_mb=RECLAIM_MB if any(case.how == "reclaim" for case in cases) else 0,
-            on_line=live.on_line,
-        )
-    log = (out / "output.log").read_text(encoding="utf-8")
-    if result.exit_code:
-        raise LabError(f"{title}: exit code {result.exit_code}", log[-500:])
+    log, out = boots.boot(
+        NAME,
+        f"{mode.label}" + (f", {label}" if label else ""),
+        build.kernel(mode.kernel),
+        topology.load("two-tier", fast_mb=1536, slow_mb=512, fast_cpus=cpus),
+        _script(mode, cases, built["zap"], more),
+        plugins=plugins,
+        expected_s=60,
+        timeout_s=900,
+        append=append,
+        icount=cpus == 1,
+        disk_mb=RECLAIM_MB if any(case.how == "reclaim" for case in cases) else 0,
+    )
     return times(log, cases), out
-
-
-def _insn(kernel: build.KernelImage, out: Path) -> list[str]:
-    built = instruments.build_plugins(cache.root() / "programs")
-    return [instruments.insn_plugin(kernel.system_map, out / "insn.json", plugins=built)]
 
 
 def _holds(kernel: build.KernelImage, out: Path) -> list[str]:
@@ -233,7 +219,7 @@ def _thread_row(name: str, threads: int) -> dict[str, float]:
         name,
         (case,),
         f"{threads} threads",
-        plugins=lambda kernel, at: [*_insn(kernel, at), *_holds(kernel, at)],
+        plugins=lambda kernel, at: [*boots.insn(kernel, at), *_holds(kernel, at)],
         cpus=CPUS,
         more=("--threads", str(threads)),
     )
@@ -262,19 +248,9 @@ def counts(table: instruments.InsnTable) -> dict[str, float]:
     }
 
 
-def _goal(name: str, value: float, limit: float, text: str, noise: float = 0.0) -> ledger.Goal:
-    """Met, missed, or hidden by what equal code differs by."""
-    verdict = ledger.MET if value <= limit else ledger.MISSED
-    if verdict == ledger.MISSED and abs(value - 1) <= noise:
-        verdict = ledger.UNSEEN
-    return ledger.Goal(
-        name=name, verdict=verdict, value=ledger.rounded(value), limit=limit, text=text
-    )
-
-
 def _case_goal(case: Case, row: Mapping[str, float]) -> ledger.Goal:
     """Off, ours is as good as the base's code; what these differ by is free lists and RCU."""
-    return _goal(
+    return ledger.at_most(
         case.label,
         row["on"] / row["base"],
         case.most,
@@ -288,11 +264,11 @@ def _count_goals(counted: Mapping[str, Mapping[str, float]]) -> list[ledger.Goal
     share = "as a share of the unmodified kernel's"
     return [
         *(
-            _goal(f"off, {what} a page", off[what] / base[what], 1 + OFF_LIMIT, share)
+            ledger.at_most(f"off, {what} a page", off[what] / base[what], 1 + OFF_LIMIT, share)
             for what in ("steady", "locked")
         ),
-        _goal("on, locked operations a page", on["locked"], 3.75, ""),
-        _goal("on, statistics", on["statistics"] / base["statistics"], 0.2, share),
+        ledger.at_most("on, locked operations a page", on["locked"], 3.75, ""),
+        ledger.at_most("on, statistics", on["statistics"] / base["statistics"], 0.2, share),
     ]
 
 
@@ -302,7 +278,7 @@ def _stretch_goal(what: str, row: Row) -> ledger.Goal:
     Whether a per-CPU list happens to be emptied in the longest stretch is chance.
     """
     base = row["base"][STRETCH]
-    return _goal(
+    return ledger.at_most(
         f"{what}, longest {STRETCH}",
         row["on"][STRETCH] / base,
         WAIT_LIMIT,
@@ -317,7 +293,7 @@ def _lock_goals(rows: Sequence[Row]) -> list[ledger.Goal]:
     What other processes do meanwhile is chance, and so is the longest hold of one row.
     """
     return [
-        _goal(
+        ledger.at_most(
             f"longest hold, {lock}",
             max(row["on"][lock] for row in rows) / max(row["base"][lock] for row in rows),
             WAIT_LIMIT,
@@ -390,7 +366,9 @@ def measure(_args: argparse.Namespace) -> bool:
             rows[case.label][name] = ms
     counted = {}
     for name in ("base", "off", "on"):
-        _, out = _boot(name, (Case("munmap", "4", COUNT_MB, 1),), "counted", plugins=_insn, cpus=2)
+        _, out = _boot(
+            name, (Case("munmap", "4", COUNT_MB, 1),), "counted", plugins=boots.insn, cpus=2
+        )
         counted[name] = counts(instruments.read_insn(out / "insn.json").total)
     waited = {
         f"{folio.replace('pte', '')} KiB{' by PTEs' if 'pte' in folio else ''}"

@@ -52,6 +52,14 @@ class Goal(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""  # what a reader needs beside the numbers
 
 
+def at_most(name: str, value: float, limit: float, text: str = "", noise: float = 0.0) -> Goal:
+    """A goal that was met, missed, or hidden by what equal code differs by."""
+    verdict = MET if value <= limit else MISSED
+    if verdict == MISSED and abs(value - 1) <= noise:
+        verdict = UNSEEN
+    return Goal(name=name, verdict=verdict, value=rounded(value), limit=rounded(limit), text=text)
+
+
 @dataclass(frozen=True)
 class Run:
     """A run as a study has reduced it; ``kernel`` is what KernelImage.describe() says."""

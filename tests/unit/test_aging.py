@@ -120,9 +120,6 @@ def test_only_cpus_of_vcpus_count() -> None:
 
 
 def test_what_was_not_measured_is_an_error() -> None:
-    assert aging.said('x\nRESULT {"pages": 3}\n') == {"pages": 3}
-    with pytest.raises(LabError, match="no result"):
-        aging.said("RESULT\n")
     words = {"pages": PAGES, "young": 0, "old": 900, "log": "l"}
     with pytest.raises(LabError, match="900 of 1000 pages were idle"):
         aging.per_page("idle", words, _table())

@@ -24,7 +24,8 @@
  *			it was accessed
  *
  * Nobody forgets what was not asked about.  While nobody has registered, mmu_age_by_range() is
- * false, and mmu_age_clear_young() asks page by page.
+ * false, and mmu_age_clear_young() asks page by page.  If the last who had registered goes during
+ * a walk, answers that the walk has not used yet are lost: a page may look idle once.
  */
 #ifndef _LINUX_MMU_AGE_H
 #define _LINUX_MMU_AGE_H
@@ -155,6 +156,12 @@ static inline bool mmu_age_any(const struct mmu_age *age)
 	return !bitmap_empty(age->young, PTRS_PER_PTE);
 }
 
+/* Is there an answer?  Nothing but a no-op while nobody has registered. */
+static inline bool mmu_age_asked(const struct mmu_age *age)
+{
+	return static_branch_unlikely(&mmu_age_key) && age->asked;
+}
+
 /**
  * mmu_age_idle - is it known that a page was not accessed?
  * @age:  of the walk
@@ -165,7 +172,7 @@ static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, p
 {
 	if (pte_young(pte))
 		return false;
-	if (age->asked)
+	if (mmu_age_asked(age))
 		return !test_bit(pte_index(addr), age->young);
 	return !age->secondary;
 }
@@ -183,7 +190,7 @@ static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, p
 static inline bool mmu_age_clear_young(const struct mmu_age *age, struct vm_area_struct *vma,
 				       unsigned long addr, pte_t *ptep)
 {
-	if (age->asked)
+	if (mmu_age_asked(age))
 		return ptep_test_and_clear_young(vma, addr, ptep) |
 		       test_bit(pte_index(addr), age->young);
 	return ptep_clear_young_notify(vma, addr, ptep);
