@@ -198,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     names = command.add_subparsers(required=True, metavar="NAME")
     for one in studies.every():
         text = f"{one.title} (about {one.minutes:.0f} minutes)"
-        study = names.add_parser(one.name, help=text, description=one.what.replace("%", "%%"))
+        study = names.add_parser(one.name, help=text, description=one.what)
         study.set_defaults(study=one)
         if one.arguments:
             one.arguments(study)

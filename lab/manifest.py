@@ -3,7 +3,7 @@
 
 The lab asks here for all that it has to know of a mechanism: its options, objects,
 counters, threads, switches, tests and models.  So a new room needs no change elsewhere.
-docs/lab.md has a table of the keys.
+docs/engineer.md has a table of the keys.
 """
 
 from __future__ import annotations

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
+from lab import guest, ktap, topology
+from lab.build import KernelImage
 from lab.ktap import Case
 from lab.selftests import Program
 
@@ -33,6 +36,21 @@ def report(
         for case in found:
             with subtests.test(msg=f"{program}: {case.name}"):
                 judge(case, may_skip)
+
+
+def kunit_cases(kernel: KernelImage, out_dir: Path, append: str = "") -> list[Case]:
+    """What the KUnit suites print to the log while a debug kernel boots."""
+    result = guest.run(
+        kernel.image,
+        topology.load("two-tier"),
+        "true",
+        out_dir=out_dir,
+        timeout_s=300,
+        append=append,
+    )
+    lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in result.console.splitlines()]
+    start = next(number for number, line in enumerate(lines) if line.startswith("KTAP version"))
+    return ktap.parse("\n".join(lines[start:]), 0)
 
 
 def pass_as_on_base(

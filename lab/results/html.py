@@ -125,7 +125,10 @@ def _section(study: Study, lines: Sequence[ledger.Line], state: State) -> str:
         for line in lines
         for text in line.checks
     ]
-    for title, rows in tables(study, lines):
+    shown_tables = tables(study, lines)
+    if study.beside:
+        shown_tables.append((study.beside[0], study.beside[1](lines)))
+    for title, rows in shown_tables:
         shown = f"<h3>{escape(title)}</h3>" if title else ""
         text = _rows(rows)
         if len(rows) > 24:

@@ -47,10 +47,26 @@ def _missed(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> list[str]
     found = []
     for one in studies:
         mine = [line for line in lines if line.study == one.name]
-        texts = [goal_text(g) for g in goals_of(mine) if g.verdict == ledger.MISSED]
+        texts = [
+            f"{line.cell}: {goal_text(goal)}"
+            for line in mine
+            for goal in line.goals
+            if goal.verdict == ledger.MISSED
+        ]
         texts += [f"check: {text}" for line in mine for text in line.checks]
         if texts:
             found.append(f"- **{one.name}**: " + "; ".join(texts))
+    return found
+
+
+def _beside(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> list[str]:
+    """Tables of what others have measured, beside ours."""
+    found = []
+    for one in studies:
+        mine = [line for line in lines if line.study == one.name]
+        if one.beside and mine:
+            title, rows = one.beside
+            found += [f"## {title}", "", *report.markdown_rows(rows(mine)), ""]
     return found
 
 
@@ -75,6 +91,7 @@ def markdown(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> str:
             "",
             *report.markdown_rows(matrix(studies, lines)),
             "",
+            *_beside(studies, lines),
             "## Missed",
             "",
             *_missed(studies, lines),

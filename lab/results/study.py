@@ -58,6 +58,8 @@ class Study:
     pivot: bool = False  # a column for each run instead of a row
     # Tables of their own: title, and how the names of their runs begin
     parts: tuple[tuple[str, str], ...] = ()
+    # A table of what others have measured and of these runs: title, and rows
+    beside: tuple[str, Callable[[Sequence[ledger.Line]], list[list[str]]]] | None = None
 
     @property
     def command(self) -> str:

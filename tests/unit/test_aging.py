@@ -47,7 +47,7 @@ def _found(case: str) -> str:
 def _rows(case: str, insn: int, locked: int, mmu_lock: int) -> dict[str, aging.Figures]:
     base = _aged(case, 784, 0, PAGES, PAGES)
     ours = _aged(case, insn, locked, mmu_lock, 2)
-    return aging.with_calls({"base": base, "off": base, "lockless": ours, "both": ours})
+    return aging.with_locks({"base": base, "off": base, "lockless": ours, "both": ours})
 
 
 def _facts(insn: int, locked: int, mmu_lock: int, vcpu: float) -> dict[str, Any]:
@@ -64,6 +64,7 @@ def _facts(insn: int, locked: int, mmu_lock: int, vcpu: float) -> dict[str, Any]
             "TDP, 2": {
                 "not aged": row(1000),
                 "not aged again": row(1001),
+                "ours, not aged": row(1000),
                 "base": row(1100),
                 "both": row(vcpu),
             }
@@ -86,13 +87,24 @@ def test_lines_of_the_study(tmp_path: Path) -> None:
     assert {verdict for line in lines.values() for verdict in verdicts(line)} == {ledger.MET}
     idle = lines["page: idle, TDP, ours, both"]
     assert (idle.figures["insn"], idle.figures["all"]) == (80.032, 111.03)
-    assert (idle.figures["mmu_lock"], idle.figures["calls"]) == (0, 0.002)
-    assert lines["page: idle, TDP, unmodified"].figures["calls"] == 1
+    assert (idle.figures["mmu_lock"], idle.figures["srcu"]) == (0, 0.004)
+    assert lines["page: idle, TDP, unmodified"].figures["srcu"] == 2
     assert len(idle.goals) == 3 and len(lines["page: young, TDP, ours, both"].goals) == 2
     assert lines["fault: TDP, 2 vCPUs, ours, both"].goals[0].value == 1.02
     assert not lines["fault: TDP, 2 vCPUs, unmodified"].goals
     figures = lines["promotion: NUMA balancing"].figures
     assert (figures["hot"], figures["cold"], figures["flushes"]) == (0.9, 0.05, 100)
+
+
+def test_table_of_the_seed_series_has_ours_beside(tmp_path: Path) -> None:
+    lines = written(aging.STUDY, aging.runs(_facts(80, 10, 0, 1020)), tmp_path)
+    head, *rows = aging.beside([*lines.values()])
+    assert [row[0] for row in rows] == [f"{vcpus}" for vcpus in aging.SEED]
+    assert {len(row) for row in rows} == {len(head)}
+    assert rows[1][1:] == [
+        "0.985", "1.058", "1.038", "0.018", "0.014", "1,000", "1,100", "1,020", "5", "5"
+    ]  # fmt: skip
+    assert rows[-1][6:] == ["-"] * 5
 
 
 def test_what_misses_a_goal_is_said() -> None:

@@ -4,6 +4,8 @@
  *
  * Interface and an example: include/linux/mmu_age.h.
  *
+ * Invariant: pages that are not in the question keep their Accessed bits.
+ *
  * A kind of subscriber registers once for all its subscriptions.  It is recognized by its
  * mmu_notifier_ops.  These do not grow, because modules have them.  There is one such kind, KVM,
  * so there is one slot.  Other subscribers are asked page by page as ever.
@@ -77,6 +79,7 @@ static bool mmu_age_is_secondary(struct mmu_notifier *subscription, void *arg)
  * @mm: address space that has subscribers
  *
  * Context: any
+ * Return: whether one of them has, or uses, Accessed bits
  */
 bool __mmu_age_secondary(struct mm_struct *mm)
 {
@@ -121,3 +124,7 @@ void __mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 		mmu_notifier_find(mm, mmu_age_one, age);
 	age->asked = true;
 }
+
+#ifdef CONFIG_MMU_AGE_KUNIT_TEST
+#include "mmu_age_kunit.h"
+#endif

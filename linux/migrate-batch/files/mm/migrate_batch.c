@@ -841,18 +841,22 @@ static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, c
 	return sysfs_emit(buf, "%d\n", static_key_enabled(&migrate_batch_key));
 }
 
+/* Two must not turn a static key at a time. */
+static DEFINE_MUTEX(migrate_batch_mutex);
+
 static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 			     size_t count)
 {
-	bool on;
-	int err = kstrtobool(buf, &on);
+	bool on = sysfs_streq(buf, "1");
 
-	if (err)
-		return err;
+	if (!on && !sysfs_streq(buf, "0"))
+		return -EINVAL;
+	mutex_lock(&migrate_batch_mutex);
 	if (on)
 		static_branch_enable(&migrate_batch_key);
 	else
 		static_branch_disable(&migrate_batch_key);
+	mutex_unlock(&migrate_batch_mutex);
 	return count;
 }
 

@@ -86,6 +86,7 @@ bool mmu_notifier_find(struct mm_struct *mm,
  * bits below without setting the one of that entry.
  *
  * Context: any
+ * Return: if not, what PTEs say is all that there is to know.
  */
 static inline bool mmu_age_secondary(struct mm_struct *mm)
 {
@@ -107,9 +108,13 @@ static inline void mmu_age_begin(struct mmu_age *age, struct mm_struct *mm)
 /**
  * mmu_age_by_range - are secondary MMUs to be asked about a page table?
  * @age: of the walk
+ *
+ * Return: if not, mmu_age_clear_young() asks about each page.
  */
-static inline bool mmu_age_by_range(const struct mmu_age *age)
+static inline bool mmu_age_by_range(struct mmu_age *age)
 {
+	/* What was answered about the table before says nothing of this one. */
+	age->asked = false;
 	return static_branch_unlikely(&mmu_age_key) && age->secondary;
 }
 
@@ -120,7 +125,6 @@ static inline bool mmu_age_by_range(const struct mmu_age *age)
  */
 static inline void mmu_age_table(struct mmu_age *age, unsigned long addr)
 {
-	age->asked = false;
 	age->start = addr & PMD_MASK;
 	bitmap_zero(age->pages, PTRS_PER_PTE);
 }
@@ -150,6 +154,8 @@ static inline void mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 /**
  * mmu_age_any - has a secondary MMU accessed any page that it was asked about?
  * @age: of the walk, after mmu_age_ask()
+ *
+ * Return: whether it has
  */
 static inline bool mmu_age_any(const struct mmu_age *age)
 {
@@ -167,6 +173,8 @@ static inline bool mmu_age_asked(const struct mmu_age *age)
  * @age:  of the walk
  * @addr: of the page
  * @pte:  that maps it
+ *
+ * Return: whether mmu_age_clear_young() would be false, as far as that can be told without asking
  */
 static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, pte_t pte)
 {
@@ -186,6 +194,7 @@ static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, p
  *
  * Context: the lock of the page table is held; @addr was added before mmu_age_ask(), if that
  * was called for this page table.
+ * Return: whether it was
  */
 static inline bool mmu_age_clear_young(const struct mmu_age *age, struct vm_area_struct *vma,
 				       unsigned long addr, pte_t *ptep)
@@ -206,7 +215,7 @@ static inline void mmu_age_begin(struct mmu_age *age, struct mm_struct *mm)
 	age->secondary = mm_has_notifiers(mm);
 }
 
-static inline bool mmu_age_by_range(const struct mmu_age *age)
+static inline bool mmu_age_by_range(struct mmu_age *age)
 {
 	return false;
 }

@@ -10,15 +10,17 @@
  *
  *  range_aging	all pages of a page table of the host are asked about at once
  *		(include/linux/mmu_age.h): one search for the memslot, one walk to the leaf, and
- *		mmu_lock, if at all, once for each memslot that has some of them;
+ *		mmu_lock, if at all, once for each memslot that has some of them, and again
+ *		when others wait for it while rmaps are looked at;
  *  lockless_aging	KVM's page tables are read, and Accessed bits cleared, without mmu_lock, by
  *		questions about a page, too.
  *
  * What is needed without mmu_lock
  * -------------------------------
  *  - Memslots: kvm->srcu.  What of a memslot is read here does not change while a reader may see
- *    it.  While one moves, gfns may mean another hva already; then some page counts as accessed,
- *    or not, for another one, as it does with mmu_lock.
+ *    it.  (x86 reads more of it, see kvm_age_has_rmaps().)  While one moves, gfns may mean another
+ *    hva already; then some page counts as accessed, or not, for another one, as it does with
+ *    mmu_lock.
  *  - Page tables: see arch/x86/kvm/mmu/age.c.
  *  - kvm itself: callers are called by mmu_notifiers; unregistering a subscription waits for
  *    them.

@@ -254,6 +254,75 @@ static void locks_rmaps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rmap_head.val, 0);
 }
 
+static u64 some_spte(unsigned int i)
+{
+	if (i % 3 == 0)
+		return SHADOW_NONPRESENT_VALUE;
+	return i % 3 == 1 ? accessed() : accessed() & ~shadow_accessed_mask;
+}
+
+/* Questions with bitmaps have the answers and effects of questions about single pages. */
+static void same_as_page_by_page(struct kunit *test, bool rmaps)
+{
+	unsigned int i, nr = SPTE_ENT_PER_PAGE;
+	struct made_up *m = make_up(test);
+	u64 *after = kunit_kcalloc(test, nr, sizeof(u64), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, after);
+	for (i = 0; i < KVM_NR_PAGE_SIZES; i++) {
+		m->slot.arch.rmap[i] = kunit_kcalloc(test, nr, sizeof(struct kvm_rmap_head),
+						     GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, m->slot.arch.rmap[i]);
+	}
+	for (i = 0; i < nr; i++) {
+		m->spt[1][i] = some_spte(i);
+		if (is_shadow_present_pte(m->spt[1][i]))
+			m->slot.arch.rmap[0][i].val = (unsigned long)&m->spt[1][i];
+		if (i % 4)
+			__set_bit(i, m->pages);
+	}
+	m->range.end = nr;
+	kvm_age_reads_rmaps = true;
+
+	if (rmaps)
+		KUNIT_EXPECT_TRUE(test, rmap_age_range(&m->range));
+	else
+		look(m);
+	for (i = 0; i < nr; i++) {
+		KUNIT_EXPECT_EQ(test, test_bit(i, m->young), i % 4 && i % 3 == 1);
+		after[i] = m->spt[1][i];
+		m->spt[1][i] = some_spte(i);
+	}
+	m->range.pages = NULL;
+	m->range.young = NULL;
+	for (i = 0; i < nr; i++) {
+		if (!test_bit(i, m->pages))
+			continue;
+		m->range.start = i;
+		m->range.end = i + 1;
+		m->range.found = false;
+		if (rmaps)
+			rmap_age_range(&m->range);
+		else
+			look(m);
+		KUNIT_EXPECT_EQ(test, m->range.found, test_bit(i, m->young));
+	}
+	KUNIT_EXPECT_MEMEQ(test, m->spt[1], after, nr * sizeof(u64));
+
+	kvm_age_reads_rmaps = false;
+	unmake(m);
+}
+
+static void same_in_page_tables(struct kunit *test)
+{
+	same_as_page_by_page(test, false);
+}
+
+static void same_in_rmaps(struct kunit *test)
+{
+	same_as_page_by_page(test, true);
+}
+
 static struct kunit_case kvm_age_cases[] = {
 	KUNIT_CASE(clears_accessed_only),
 	KUNIT_CASE(answers_for_pages),
@@ -262,6 +331,8 @@ static struct kunit_case kvm_age_cases[] = {
 	KUNIT_CASE(tests_without_change),
 	KUNIT_CASE(answers_by_rmap),
 	KUNIT_CASE(locks_rmaps),
+	KUNIT_CASE(same_in_page_tables),
+	KUNIT_CASE(same_in_rmaps),
 	{}
 };
 

@@ -450,6 +450,8 @@ TEST(limits)
 	static const char * const folios[] = { "1", "7", "4096" };
 	static const char * const bytes[] = { "4096", "100K", "64M" };
 	static const char * const bad[] = { "0", "-1", "x", "1T" };
+	static const char * const no_switch[] = { "2", "-1", "on", "yes", "01", "1 0" };
+	unsigned long before;
 	char *p;
 
 	if (access(SYSFS "enabled", W_OK))
@@ -458,6 +460,10 @@ TEST(limits)
 		EXPECT_NE(0, write_file(SYSFS "max_folios", bad[i])) TH_LOG("%s", bad[i]);
 		EXPECT_NE(0, write_file(SYSFS "max_bytes", bad[i])) TH_LOG("%s", bad[i]);
 	}
+	before = read_number(SYSFS "enabled");
+	for (unsigned int i = 0; i < ARRAY_SIZE(no_switch); i++)
+		EXPECT_NE(0, write_file(SYSFS "enabled", no_switch[i])) TH_LOG("%s", no_switch[i]);
+	EXPECT_EQ(before, read_number(SYSFS "enabled"));
 	EXPECT_EQ(512, read_number(SYSFS "max_folios"));
 	EXPECT_EQ(512 * PAGE, read_number(SYSFS "max_bytes"));
 	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * KUnit tests of questions about a page table, with subscribers that are made up: one kind that
+ * answers for page tables, one that is asked about each page, and one that knows of no accesses.
+ * Part of mmu_age.c.
+ */
+#include <kunit/test.h>
+#include <linux/sched/mm.h>
+
+#define TABLE	(3UL << PMD_SHIFT)
+
+/* What a subscriber was asked about, and how often */
+struct subscriber {
+	struct mmu_notifier mn;
+	unsigned int calls;
+	DECLARE_BITMAP(pages, PTRS_PER_PTE);
+};
+
+static bool by_table_found(unsigned int i)
+{
+	return i % 2 == 0;
+}
+
+static bool by_page_found(unsigned int i)
+{
+	return i % 3 == 0;
+}
+
+static int by_page_clear_young(struct mmu_notifier *mn, struct mm_struct *mm, unsigned long start,
+			       unsigned long end)
+{
+	struct subscriber *s = container_of(mn, struct subscriber, mn);
+	unsigned int i = (start - TABLE) / PAGE_SIZE;
+
+	s->calls++;
+	if (end != start + PAGE_SIZE || i >= PTRS_PER_PTE)
+		return 0;
+	__set_bit(i, s->pages);
+	return by_page_found(i);
+}
+
+static void by_table_clear_young(struct mmu_notifier *mn, unsigned long start,
+				 const unsigned long *pages, unsigned long *young)
+{
+	struct subscriber *s = container_of(mn, struct subscriber, mn);
+	unsigned int i;
+
+	s->calls++;
+	if (start != TABLE)
+		return;
+	bitmap_copy(s->pages, pages, PTRS_PER_PTE);
+	for_each_set_bit(i, pages, PTRS_PER_PTE)
+		if (by_table_found(i))
+			__set_bit(i, young);
+}
+
+static const struct mmu_notifier_ops by_table_ops = { .clear_young = by_page_clear_young };
+static const struct mmu_notifier_ops by_page_ops = { .clear_young = by_page_clear_young };
+static const struct mmu_notifier_ops mute_ops = {};
+static const struct mmu_age_ops made_up_ops = {
+	.notifier_ops = &by_table_ops,
+	.clear_young = by_table_clear_young,
+};
+
+static struct subscriber *subscribe(struct kunit *test, struct mm_struct *mm,
+				    const struct mmu_notifier_ops *ops)
+{
+	struct subscriber *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	s->mn.ops = ops;
+	KUNIT_ASSERT_EQ(test, mmu_notifier_register(&s->mn, mm), 0);
+	return s;
+}
+
+static struct mm_struct *begin(struct kunit *test)
+{
+	struct mm_struct *mm = mm_alloc();
+
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	KUNIT_ASSERT_EQ(test, mmu_age_register(&made_up_ops), 0);
+	return mm;
+}
+
+static void end(struct mm_struct *mm, struct subscriber *s, struct subscriber *other)
+{
+	mmu_age_unregister(&made_up_ops);
+	mmu_notifier_unregister(&s->mn, mm);
+	if (other)
+		mmu_notifier_unregister(&other->mn, mm);
+	mmput(mm);
+}
+
+/* Gather each fifth page. */
+static void ask(struct mmu_age *age, struct mm_struct *mm)
+{
+	unsigned int i;
+
+	mmu_age_table(age, TABLE + 7 * PAGE_SIZE);
+	for (i = 0; i < PTRS_PER_PTE; i += 5)
+		mmu_age_add(age, TABLE + i * PAGE_SIZE);
+	mmu_age_ask(age, mm);
+}
+
+/* One kind is called once, another for each page, and nobody about pages that do not matter. */
+static void asks_each_in_its_way(struct kunit *test)
+{
+	struct mm_struct *mm = begin(test);
+	struct subscriber *table = subscribe(test, mm, &by_table_ops);
+	struct subscriber *page = subscribe(test, mm, &by_page_ops);
+	struct mmu_age *age = kunit_kzalloc(test, sizeof(*age), GFP_KERNEL);
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, age);
+	mmu_age_begin(age, mm);
+	KUNIT_EXPECT_TRUE(test, mmu_age_by_range(age));
+	ask(age, mm);
+	KUNIT_EXPECT_EQ(test, table->calls, 1);
+	KUNIT_EXPECT_EQ(test, page->calls, DIV_ROUND_UP(PTRS_PER_PTE, 5));
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		bool asked = i % 5 == 0;
+
+		KUNIT_EXPECT_EQ(test, test_bit(i, table->pages), asked);
+		KUNIT_EXPECT_EQ(test, test_bit(i, page->pages), asked);
+		KUNIT_EXPECT_EQ(test, test_bit(i, age->young),
+				asked && (by_table_found(i) || by_page_found(i)));
+	}
+	end(mm, table, page);
+}
+
+/* What was answered about one page table is not used for the next, nor without who has answered. */
+static void forgets_answers(struct kunit *test)
+{
+	struct mm_struct *mm = begin(test);
+	struct subscriber *table = subscribe(test, mm, &by_table_ops);
+	struct mmu_age *age = kunit_kzalloc(test, sizeof(*age), GFP_KERNEL);
+	pte_t old = __pte(0);
+
+	KUNIT_ASSERT_NOT_NULL(test, age);
+	mmu_age_begin(age, mm);
+	ask(age, mm);
+	KUNIT_EXPECT_TRUE(test, mmu_age_any(age));
+	KUNIT_EXPECT_FALSE(test, mmu_age_idle(age, TABLE, old));
+	KUNIT_EXPECT_TRUE(test, mmu_age_idle(age, TABLE + 5 * PAGE_SIZE, old));
+	KUNIT_EXPECT_TRUE(test, mmu_age_by_range(age));
+	KUNIT_EXPECT_FALSE(test, mmu_age_idle(age, TABLE + 5 * PAGE_SIZE, old));
+
+	ask(age, mm);
+	mmu_age_unregister(&made_up_ops);
+	KUNIT_EXPECT_FALSE(test, mmu_age_by_range(age));
+	KUNIT_EXPECT_FALSE(test, mmu_age_idle(age, TABLE + 5 * PAGE_SIZE, old));
+	KUNIT_ASSERT_EQ(test, mmu_age_register(&made_up_ops), 0);
+	end(mm, table, NULL);
+}
+
+/* Who knows of no accesses matters only while nobody can tell. */
+static void tells_who_matters(struct kunit *test)
+{
+	struct mm_struct *mm = begin(test);
+	struct subscriber *mute, *page;
+
+	KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
+	mute = subscribe(test, mm, &mute_ops);
+	KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
+	mmu_age_unregister(&made_up_ops);
+	KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
+	KUNIT_ASSERT_EQ(test, mmu_age_register(&made_up_ops), 0);
+	page = subscribe(test, mm, &by_page_ops);
+	KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
+	end(mm, mute, page);
+}
+
+/* The second kind is refused, and the first one stays. */
+static void has_one_kind(struct kunit *test)
+{
+	static const struct mmu_age_ops other = { .notifier_ops = &by_page_ops };
+	struct mm_struct *mm = begin(test);
+	struct subscriber *table = subscribe(test, mm, &by_table_ops);
+	struct mmu_age *age = kunit_kzalloc(test, sizeof(*age), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, age);
+	KUNIT_EXPECT_EQ(test, mmu_age_register(&other), -EBUSY);
+	mmu_age_begin(age, mm);
+	KUNIT_EXPECT_TRUE(test, mmu_age_by_range(age));
+	ask(age, mm);
+	KUNIT_EXPECT_EQ(test, table->calls, 1);
+	end(mm, table, NULL);
+}
+
+static struct kunit_case mmu_age_cases[] = {
+	KUNIT_CASE(asks_each_in_its_way),
+	KUNIT_CASE(forgets_answers),
+	KUNIT_CASE(tells_who_matters),
+	KUNIT_CASE(has_one_kind),
+	{}
+};
+
+static struct kunit_suite mmu_age_suite = {
+	.name = "mmu_age",
+	.test_cases = mmu_age_cases,
+};
+
+kunit_test_suite(mmu_age_suite);
