@@ -56,6 +56,13 @@ WHOLE = (
     # Time for others between the look at an SPTE and the update
     _with(1, 1, "-s 3 -t discard -t dirty_log -t memslot -t stress", faults=0, delay_us=20),
 )
+# With the parameters that the kernel's command line has
+AT_BOOT = replace(
+    TEST,
+    args="-t histogram -t nested",
+    label="at_boot",
+    before=f"grep -q Y {PARAMETERS}/range_aging && grep -q Y {PARAMETERS}/lockless_aging || exit 5",
+)
 # What must fail, by enum kvm_age_faults in arch/x86/kvm/mmu/age.h, and a number that it prints:
 # half of 8192 pages are on node 1; all are accessed; none belongs to somebody else.
 BROKEN = {
@@ -133,8 +140,9 @@ def test_with_shadow_page_tables(
     parameter: str, torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     args = "-s 1 -t histogram -t nested -t reclaim -t page_idle -t discard -t stress"
-    wanted = (_with(0, 0, "-t histogram"), _with(1, 1, args))
-    report(subtests, _run(torture_kernel, wanted, out_dir, parameter), may_skip=())
+    wanted = (AT_BOOT, _with(0, 0, "-t histogram"), _with(1, 1, args))
+    append = f"{parameter} kvm.range_aging=1 kvm.lockless_aging=1"
+    report(subtests, _run(torture_kernel, wanted, out_dir, append), may_skip=())
 
 
 def test_on_the_debug_kernel(
