@@ -71,7 +71,7 @@ BROKEN = {
     8: (_with(1, 1, "-t nested_npt", faults=8), r"accessed 8192, found (\d+)", range(8000)),
     # Last: who has a page that was given to somebody else may write to it.
     1: (
-        _with(1, 1, "-s 6 -t discard", faults=1, delay_us=200),
+        _with(1, 1, "-s 60 -t discard", faults=1, delay_us=200),
         r"(\d+) pages were not the guest's",
         range(1, sys.maxsize),
     ),

@@ -93,7 +93,7 @@ def test_page_of_a_study(tmp_path: Path) -> None:
     text = (tmp_path / "page.md").read_text()
     assert text.startswith("<!-- SPDX-License-Identifier: GPL-2.0 -->\n")
     assert "| x | 1 | 1 | 1 | 1 | 1 | `tiershift k` | today |" in text
-    assert '- **x**: a: missed "goal": 3, limit 2 (<far> off); check: lost <page>' in text
+    assert '- **x**: a <cell>: missed "goal": 3, limit 2 (<far> off); check: lost <page>' in text
     assert "met <goal>" not in text
 
 
