@@ -154,7 +154,8 @@ def test_on_the_debug_kernel(
         "promote", "discard", "dirty_log", "memslot", "nested_discard", "nested_memslot", "stress",
     )  # fmt: skip
     program = _with(1, 1, "-s 1 " + " ".join(f"-t {name}" for name in names))
-    report(subtests, _run(debug_kernel, (replace(program, label="all"),), out_dir), may_skip=())
+    program = replace(program, label="all", timeout_s=600)
+    report(subtests, _run(debug_kernel, (program,), out_dir), may_skip=())
 
 
 def test_rmaps_need_their_lock(debug_kernel: KernelImage, out_dir: Path) -> None:

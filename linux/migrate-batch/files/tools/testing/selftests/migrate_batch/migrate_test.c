@@ -357,7 +357,7 @@ static void *count_up(void *arg)
 			writer->lost += __atomic_load_n(p, __ATOMIC_RELAXED) != writer->rounds;
 			__atomic_store_n(p, writer->rounds + 1, __ATOMIC_RELAXED);
 		}
-		writer->rounds++;
+		__atomic_store_n(&writer->rounds, writer->rounds + 1, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
@@ -372,7 +372,9 @@ TEST_F(memory, written)
 		*(uint64_t *)(self->p + i * PAGE + 4000) = 0;
 	run_on(0);
 	ASSERT_EQ(0, pthread_create(&writer.thread, NULL, count_up, &writer));
-	for (; time(NULL) < until; moves++)
+	/* For so long, and until both have had a turn on a slow machine */
+	for (; time(NULL) < until || moves < 2 ||
+	       __atomic_load_n(&writer.rounds, __ATOMIC_RELAXED) < 2; moves++)
 		ASSERT_LE(0, move_to(self->p, !(moves & 1), moves % NR_WAYS));
 	__atomic_store_n(&writer.stop, true, __ATOMIC_RELAXED);
 	pthread_join(writer.thread, NULL);

@@ -240,7 +240,7 @@ TEST_F(trouble, no_destination)
 {
 	unsigned long stayed = 0;
 
-	if (write_file(FAIL "probability", variant->kb == 4 ? "10" : "60"))
+	if (write_file(FAIL "probability", variant->kb == 4 ? "30" : "60"))
 		SKIP(return, "no " FAIL);
 	write_file(FAIL "task-filter", "1");
 	write_file(FAIL "min-order", "0");
