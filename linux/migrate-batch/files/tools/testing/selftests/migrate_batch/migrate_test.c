@@ -113,7 +113,7 @@ static long engine_count(const char *name)
 	return found;
 }
 
-TEST_F(memory, copied_by_engines)
+TEST_F_TIMEOUT(memory, copied_by_engines, 120)
 {
 	static const struct {
 		const char *name;
@@ -151,7 +151,7 @@ TEST_F(memory, copied_by_engines)
 }
 
 /* What is written through a reference that was got while a copy was made is not lost. */
-TEST_F(memory, pinned_while_copied)
+TEST_F_TIMEOUT(memory, pinned_while_copied, 120)
 {
 	unsigned long last = PAGE / 8 - 1;
 	long written = 0, tried, pinned;
@@ -362,6 +362,11 @@ static void *count_up(void *arg)
 	return NULL;
 }
 
+static uint64_t rounds_of(struct writer *writer)
+{
+	return __atomic_load_n(&writer->rounds, __ATOMIC_RELAXED);
+}
+
 TEST_F(memory, written)
 {
 	struct writer writer = { .p = self->p };
@@ -373,9 +378,10 @@ TEST_F(memory, written)
 	run_on(0);
 	ASSERT_EQ(0, pthread_create(&writer.thread, NULL, count_up, &writer));
 	/* For so long, and until both have had a turn on a slow machine */
-	for (; time(NULL) < until || moves < 2 ||
-	       __atomic_load_n(&writer.rounds, __ATOMIC_RELAXED) < 2; moves++)
+	while (time(NULL) < until || moves < 2 || rounds_of(&writer) < 2) {
 		ASSERT_LE(0, move_to(self->p, !(moves & 1), moves % NR_WAYS));
+		moves++;
+	}
 	__atomic_store_n(&writer.stop, true, __ATOMIC_RELAXED);
 	pthread_join(writer.thread, NULL);
 	/* What the writer's CPU has seen all the time may have been the old pages. */
