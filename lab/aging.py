@@ -320,10 +320,10 @@ def beside(lines: Sequence[ledger.Line]) -> list[list[str]]:
 
     head = ["vCPUs"]
     head += [f"seed: vCPUs' seconds, {how}" for how in ("not aged", "aged before", "aged after")]
-    head += [f"one aging, seconds, {how}" for how in ("before", "after")]
+    head += [f"seed: one aging, seconds, {how}" for how in ("before", "after")]
     hows = {"not aged": "not aged", "aged": "unmodified", "aged, ours": "ours, both"}
     head += [f"here: vCPUs' kernel instructions a page, {how}" for how in hows]
-    head += [f"one aging, instructions, {how}" for how in ("unmodified", "ours")]
+    head += [f"here: one aging, instructions, {how}" for how in ("unmodified", "ours")]
     rows = [head]
     for vcpus, seconds in SEED.items():
         row = [f"{vcpus}", *(f"{one:.3f}" for one in seconds)]
@@ -396,7 +396,11 @@ STUDY = Study(
     minutes=15,
     run=measure,
     groups=study.AGING,
-    beside=("Aging while vCPUs touch memory first, beside seed series 003", beside),
+    beside=(
+        "Aging while vCPUs touch memory first, beside the seed: "
+        '"mm: multi-gen LRU: Walk secondary MMU page tables while aging", v4',
+        beside,
+    ),
     parts=(
         ("One aging of all pages of a guest", "page: "),
         ("Aging while vCPUs touch memory first", "fault: "),

@@ -266,6 +266,7 @@ static void same_as_page_by_page(struct kunit *test, bool rmaps)
 {
 	unsigned int i, nr = SPTE_ENT_PER_PAGE;
 	struct made_up *m = make_up(test);
+	bool reads = kvm_age_reads_rmaps;
 	u64 *after = kunit_kcalloc(test, nr, sizeof(u64), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, after);
@@ -309,7 +310,7 @@ static void same_as_page_by_page(struct kunit *test, bool rmaps)
 	}
 	KUNIT_EXPECT_MEMEQ(test, m->spt[1], after, nr * sizeof(u64));
 
-	kvm_age_reads_rmaps = false;
+	kvm_age_reads_rmaps = reads;
 	unmake(m);
 }
 
