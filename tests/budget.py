@@ -22,9 +22,11 @@ ROOMS = {
     "migrc": ("boot/test_migrc_torture.py",),
     "migrate-batch": ("boot/test_migrate_batch.py",),
     "zap-batch": ("boot/test_zap_selftest.py",),
+    "kvm-aging": ("boot/test_kvm_aging.py",),
 }
-# 18 programs, 22 rules that are broken, and four boots
-ROOM_LIMITS = {"migrc": 240}
+# migrc has 18 programs, 22 rules that are broken, and four boots; the others boot the debug kernel
+# as well, which takes half a minute, and guests of the guest are emulated twice.
+ROOM_LIMITS = {"migrc": 240, "migrate-batch": 120, "kvm-aging": 120}
 TIERS = ("unit", "boot")  # what `make test` runs
 OVERRUN = 2.0
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,15 +47,19 @@ BY_ENGINE = replace(
     label="by_engine",
 )
 QUICK_KVM = replace(KVM, args="-t anonymous -t stress_anonymous")
-# The switch that breaks a rule, what must fail then, and what that says
+# The switch that breaks a rule, what must fail then, and what that says (of 8192 pages nearly all
+# move)
 BROKEN = {
-    f"{FAULTS}/fault_dirty": (replace(TEST, args="-r memory.large.soft_dirty"), "== lost (2048)"),
-    f"{FAULTS}/fault_hull": (replace(KVM, args="-t anonymous"), "forgotten=-8192"),
+    f"{FAULTS}/fault_dirty": (
+        replace(TEST, args="-r memory.large.soft_dirty"),
+        r"== lost \(2048\)",
+    ),
+    f"{FAULTS}/fault_hull": (replace(KVM, args="-t anonymous"), r"forgotten=-8[01]\d\d\b"),
     f"{COPY}/fault_freeze": (
         replace(TEST, args="-r memory.small.pinned_while_copied"),
-        "pinned (",
+        r"pinned \(",
     ),
-    f"{FAULTS}/fault_flush": (replace(TEST, args="-r memory.large.written"), "== writer.lost ("),
+    f"{FAULTS}/fault_flush": (replace(TEST, args="-r memory.large.written"), r"== writer\.lost \("),
 }
 
 
@@ -115,7 +120,7 @@ def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> No
     for switch, (_, words) in BROKEN.items():
         found = whole_and_broken[_label(switch)]
         assert [case.outcome for case in found] == ["fail"], (switch, found)
-        assert words in found[0].reason
+        assert re.search(words, found[0].reason), found[0].reason
 
 
 def test_some_on_the_debug_kernel(

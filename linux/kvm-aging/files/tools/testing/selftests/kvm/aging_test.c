@@ -326,32 +326,34 @@ static bool test_other_node(void)
 	return ok && about(g.before[0], NR_PAGES / 2) && about(g.before[1], NR_PAGES / 2);
 }
 
-static uint64_t pagemap_entry(int fd, const char *address)
+/* What /proc/self/pagemap says about the guest's pages */
+static void read_pagemap(struct guest *guest, uint64_t entries[NR_PAGES])
 {
-	uint64_t entry = 0;
+	unsigned long first = (unsigned long)guest->memory / PAGE;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
 
-	if (pread(fd, &entry, sizeof(entry), (unsigned long)address / PAGE * 8) != 8)
+	if (pread(fd, entries, NR_PAGES * 8, first * 8) != NR_PAGES * 8)
 		ksft_exit_fail_msg("/proc/self/pagemap: %s\n", strerror(errno));
-	return entry;
+	close(fd);
 }
 
 /* Pages that are swapped out, of the half that the guest touches and of the other */
 static void swapped_out(struct guest *guest, unsigned long *hot, unsigned long *cold)
 {
-	int fd = open("/proc/self/pagemap", O_RDONLY);
+	static uint64_t entries[NR_PAGES];
 	unsigned long i;
 
+	read_pagemap(guest, entries);
 	*hot = 0;
 	*cold = 0;
 	for (i = 0; i < NR_PAGES; i++) {
-		if (!(pagemap_entry(fd, guest->memory + i * PAGE) & (1ULL << 62)))
+		if (!(entries[i] & (1ULL << 62)))
 			continue;
 		if (i % 2)
 			++*hot;
 		else
 			++*cold;
 	}
-	close(fd);
 }
 
 /* Proactive reclaim of a guest takes the half that it does not touch. */
@@ -444,7 +446,8 @@ static bool test_kswapd(void)
 static bool test_page_idle(void)
 {
 	unsigned long i, wrong = 0, missing = 0;
-	int map, bitmap = open("/sys/kernel/mm/page_idle/bitmap", O_RDWR);
+	int bitmap = open("/sys/kernel/mm/page_idle/bitmap", O_RDWR);
+	static uint64_t entries[NR_PAGES];
 	uint64_t pfn, bits;
 	struct guest guest;
 	bool ok;
@@ -457,16 +460,17 @@ static bool test_page_idle(void)
 	ok = touch(&guest, 0, 1);
 	/* What waits in batches does not count as being on an LRU list. */
 	age_all();
-	map = open("/proc/self/pagemap", O_RDONLY);
+	read_pagemap(&guest, entries);
 	for (i = 0; i < NR_PAGES; i++) {
-		pfn = pagemap_entry(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
+		pfn = entries[i] & ((1ULL << 55) - 1);
 		bits = 1ULL << pfn % 64;
 		if (pwrite(bitmap, &bits, 8, pfn / 64 * 8) != 8)
 			ksft_exit_fail_msg("page_idle: %s\n", strerror(errno));
 	}
 	ok = ok && touch(&guest, 0, 3);
+	read_pagemap(&guest, entries);
 	for (i = 0; i < NR_PAGES; i++) {
-		pfn = pagemap_entry(map, guest.memory + i * PAGE) & ((1ULL << 55) - 1);
+		pfn = entries[i] & ((1ULL << 55) - 1);
 		if (pread(bitmap, &bits, 8, pfn / 64 * 8) != 8)
 			ksft_exit_fail_msg("page_idle: %s\n", strerror(errno));
 		if (bits >> pfn % 64 & 1)
@@ -474,7 +478,6 @@ static bool test_page_idle(void)
 		else
 			wrong += i % 3 != 0;
 	}
-	close(map);
 	close(bitmap);
 	ksft_print_msg("accessed and not found %lu, found and not accessed %lu\n", missing, wrong);
 	end(&guest);
@@ -523,7 +526,7 @@ static void end_aging(struct ager *ager)
  */
 static bool discard(enum kind kind)
 {
-	unsigned long i, old = 0, n = 0, chunk = 64;
+	unsigned long i, chunk, old = 0, n = 0;
 	struct ager ager;
 	struct guest guest;
 	bool ok = true;
@@ -532,6 +535,8 @@ static bool discard(enum kind kind)
 	begin_aging(&ager);
 	while (still_aging(&ager) && ok && !old) {
 		ok = tell(&guest, (struct order){ .step = 1, .write = 1, .value = n + 2 });
+		/* All at once comes while some page is looked at, and in pieces, after it was. */
+		chunk = n % 2 ? 64 : NR_PAGES;
 		for (i = 0; i < NR_PAGES; i += chunk) {
 			madvise(guest.memory + i * PAGE, chunk * PAGE, MADV_DONTNEED);
 			/* Give away what the guest may still have. */

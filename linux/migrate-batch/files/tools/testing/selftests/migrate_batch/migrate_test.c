@@ -113,7 +113,7 @@ static long engine_count(const char *name)
 	return found;
 }
 
-TEST_F_TIMEOUT(memory, copied_by_engines, 120)
+TEST_F(memory, copied_by_engines)
 {
 	static const struct {
 		const char *name;
@@ -151,7 +151,7 @@ TEST_F_TIMEOUT(memory, copied_by_engines, 120)
 }
 
 /* What is written through a reference that was got while a copy was made is not lost. */
-TEST_F_TIMEOUT(memory, pinned_while_copied, 120)
+TEST_F(memory, pinned_while_copied)
 {
 	unsigned long last = PAGE / 8 - 1;
 	long written = 0, tried, pinned;

@@ -22,6 +22,11 @@
 #define NR_PAGES	2048UL
 #define LEN		(NR_PAGES * PAGE)
 #define PFN_MASK	0x007fffffffffffffULL
+#define PRESENT		0x8000000000000000ULL
+
+/* Of the harness: its 30 seconds are too few for a debug kernel on a slow emulator. */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT	120
 
 static inline int write_file(const char *path, const char *value)
 {
