@@ -152,14 +152,22 @@ def run_programs(
 
 
 def cached_base(
-    kernel: KernelImage, directory: Path, topology: Topology, out_dir: Path
+    kernel: KernelImage,
+    directory: Path,
+    topology: Topology,
+    out_dir: Path,
+    wanted: tuple[Program, ...] = MM,
+    prepare: str = MM_PREPARE,
+    append: str = "",
 ) -> dict[str, list[ktap.Case]]:
-    """The mm selftests on the unmodified kernel: kept, since neither side changes."""
+    """Selftests on the unmodified kernel: kept, since neither side changes."""
     reader = Path(ktap.__file__).read_text(encoding="utf-8")
-    facts = [kernel.key, directory.name, repr(topology), repr(MM), MM_PREPARE, reader]
+    facts = [kernel.key, directory.name, repr(topology), repr(wanted), prepare, append, reader]
     path = cache.sub("selftests") / f"base-{cache.key(facts)}.json"
     if not path.exists():
-        cases = run_programs(kernel, directory, MM, topology, out_dir, prepare=MM_PREPARE)
+        cases = run_programs(
+            kernel, directory, wanted, topology, out_dir, prepare=prepare, append=append
+        )
         plain = {name: [asdict(case) for case in found] for name, found in cases.items()}
         path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
     data = json.loads(path.read_text(encoding="utf-8"))
