@@ -43,7 +43,7 @@ def _programs(directory: Path) -> tuple[Program, ...]:
     )
 
 
-def batched(programs: tuple[Program, ...], size: int) -> list[tuple[Program, ...]]:
+def _pieces(programs: tuple[Program, ...], size: int) -> list[tuple[Program, ...]]:
     """Pieces of some programs."""
     return [programs[i : i + size] for i in range(0, len(programs), size)]
 
@@ -63,14 +63,14 @@ def test_kvm_selftests_pass_as_on_base(
     on = "\n".join(f"echo {one.on} > {one.file}" for one in manifest.switches("kvm-aging"))
     prepare = "echo y > /sys/kernel/mm/lru_gen/enabled"
     on_base: Cases = {}
-    for part in batched(wanted, AT_ONCE):
+    for part in _pieces(wanted, AT_ONCE):
         on_base |= selftests.cached_base(
             base_kernel, built, machine, out_dir / "base", part, prepare, append
         )
 
     def run(some: tuple[Program, ...], where: Path) -> Cases:
         found: Cases = {}
-        for part in batched(some, AT_ONCE):
+        for part in _pieces(some, AT_ONCE):
             found |= selftests.run_programs(
                 tiershift_kernel,
                 built,

@@ -535,7 +535,7 @@ static bool discard(enum kind kind)
 	begin_aging(&ager);
 	while (still_aging(&ager) && ok && !old) {
 		ok = tell(&guest, (struct order){ .step = 1, .write = 1, .value = n + 2 });
-		/* All at once comes while some page is looked at, and in pieces, after it was. */
+		/* All at once hits the page that is being looked at; pieces may always miss it. */
 		chunk = n % 2 ? 64 : NR_PAGES;
 		for (i = 0; i < NR_PAGES; i += chunk) {
 			madvise(guest.memory + i * PAGE, chunk * PAGE, MADV_DONTNEED);
