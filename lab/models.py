@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from lab import manifest, run, scenario
+from lab import cache, manifest, run, scenario
 from lab.errors import LabError
 from lab.results import finish, ledger
 from lab.results.study import Column, Study
@@ -286,6 +286,23 @@ def verify(model: Model, define: str = "") -> Outcome:
         unreached=tuple(unreached),
         seconds=round(time.monotonic() - began, 2),
     )
+
+
+def holds_as_before(model: Model, define: str) -> list[str]:
+    """What ``verify`` finds wrong; what was found to be right is not searched again.
+
+    A search has the same end each time: it is done once for each model, checker and compiler.
+    """
+    facts: list[str | bytes] = [define, model.name, Path(__file__).read_bytes()]
+    facts += [run.output(tool) for tool in (["spin", "-V"], ["gcc", "--version"])]
+    facts += [path.read_bytes() for path in sorted(model.path.parent.glob("*.pml"))]
+    kept = cache.sub("models") / cache.key(facts)
+    if kept.exists():
+        return []
+    failures = verify(model, define).failures()
+    if not failures:
+        kept.touch()
+    return failures
 
 
 def trail(model: Model, define: str) -> str:

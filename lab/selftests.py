@@ -140,7 +140,7 @@ def run_programs(
         "\n".join(lines),
         out_dir=out_dir,
         timeout_s=budget,
-        append=append,
+        append=f"kunit.enable=0 {append}".strip(),  # debug kernels take ten seconds for KUnit
         single_thread_tcg=single_thread_tcg,
     )
     cases: dict[str, list[ktap.Case]] = {}

@@ -174,7 +174,9 @@ class Clock:
         if set(tiers) == set(budget.TIERS):
             _keep(measured)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # after all other summaries: it is to be seen
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        yield
         for line in self.told:
             terminalreporter.write_line(line, yellow=True)
 

@@ -31,8 +31,8 @@ TROUBLE = Program("trouble_test", timeout_s=300)
 # What the debug kernel gets through in a minute
 QUICK = replace(
     TEST,
-    args="-r memory.small.forked -r memory.large.forked -r memory.large.written -r global.shared "
-    "-r memory.huge_by_ptes.exclusive -r memory.small.swap_cache -r memory.large.uffd_wp",
+    args="-r memory.large.forked -r memory.large.written -r global.shared "
+    "-r memory.huge_by_ptes.exclusive -r memory.small.swap_cache",
 )
 QUICK_COPY = replace(
     TEST,

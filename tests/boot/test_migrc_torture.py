@@ -186,8 +186,13 @@ def test_more_broken_on_purpose_is_noticed(
     ("flavour", "switch", "program", "test", "says"),
     [
         ("debug", "wp", "reuse_test", "reuse.uffd.write", "PTE made writable before"),
-        ("debug", "swap", "swap_test", "swap.install", "PTE made writable before"),
-        ("debug", "write", "write_test", "writable.plain.write", "PTE made writable before"),
+        *(
+            pytest.param("debug", *row, "PTE made writable before", marks=pytest.mark.long)
+            for row in (
+                ("swap", "swap_test", "swap.install"),
+                ("write", "write_test", "writable.plain.write"),
+            )
+        ),
         # That one does not look at PTEs, so that it is the checksum that tells.
         ("torture", "write", "write_test", "writable.plain.write", "source written"),
     ],

@@ -80,6 +80,16 @@ def test_room_has_its_own_limit(seconds: float, error: bool | None) -> None:
     assert judged(dataclasses.replace(made, warm=False)) == {}
 
 
+@pytest.mark.parametrize(
+    ("whole", "error"), [(900.0, True), (1790.0, True), (1810.0, False), (2600.0, False)]
+)
+def test_slow_machine_is_no_error_of_a_room(whole: float, error: bool) -> None:
+    made = session(Spent(), files={ROOM: Spent(478.0, 478.0)}, seconds=whole)
+    assert judged(made)["room zap-batch"] is error
+    unit = session(Spent(478.0, 478.0), seconds=whole)
+    assert judged(unit)["tests/unit"] is error
+
+
 def test_limits_are_those_that_are_told() -> None:
     assert (budget.WARM_S, budget.COLD_S, budget.UNIT_S, budget.ROOM_S) == (900, 2520, 60, 60)
     for room, files in budget.ROOMS.items():
@@ -153,6 +163,8 @@ def test_run_that_takes_too_long_fails(project: Path, workers: str) -> None:
     assert "3 passed" in done.stdout, done.stdout + done.stderr
     assert "error: tests/unit took" in done.stdout and "the budget is 0 s" in done.stdout
     assert budget.ADVICE in done.stdout and done.returncode == 1
+    # Who sees only the end of the output is told, too.
+    assert done.stdout.rstrip().splitlines()[-2] == budget.ADVICE
     # It is kept all the same, to see what was slow.
     kept = json.loads((project / "cache/tests.json").read_text())
     assert kept["warm"] and kept["workers"] == max(1, int(workers))

@@ -88,6 +88,27 @@ def test_a_good_model_is_good(tmp_path: Path) -> None:
         assert models.verify(model, define).failures() == []
 
 
+def test_what_holds_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path / "cache"))
+    searched: list[str] = []
+    verify = models.verify
+
+    def counted(model: models.Model, define: str) -> models.Outcome:
+        searched.append(define)
+        return verify(model, define)
+
+    monkeypatch.setattr(models, "verify", counted)
+    model = make(tmp_path)
+    for define in ("", "MUT_TWICE", "", "MUT_TWICE"):
+        assert models.holds_as_before(model, define) == []
+    assert searched == ["", "MUT_TWICE"]
+    # What is wrong is found each time, and what is changed is searched again.
+    wrong = make(tmp_path, GOOD.replace("n <= 2", "n <= 1"))
+    for _ in range(2):
+        assert models.holds_as_before(wrong, "") == ["small: I1 was found"]
+    assert searched[2:] == ["", ""]
+
+
 @pytest.mark.parametrize(
     ("change", "define", "words"),
     [
