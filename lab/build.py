@@ -29,6 +29,7 @@ RECIPE = "1"  # change it when a build would come out otherwise from the same in
 # Seconds on 2 cores, until measured
 GUESS = {"base": 420, "tiershift": 420, "torture": 420, "debug": 700}
 WHOLE = 1200  # output lines; fewer mean the rest of a build, or an edit
+KILLED_S = 120  # what a build has in hand when it is killed is not older
 ARTIFACTS = {"arch/x86/boot/bzImage": "bzImage", "System.map": "System.map", ".config": "config"}
 
 
@@ -198,6 +199,10 @@ def make(
         data = json.loads(past.read_text(encoding="utf-8"))
         guess = (int(data["seconds"]), int(data["steps"]))
     log_path = obj / "build.log"
+    running = obj / "build.running"
+    if running.exists():
+        _forget_last_objects(obj)
+    running.touch()
     start = time.monotonic()
     with (
         open(log_path, "w", encoding="utf-8") as out,
@@ -213,6 +218,7 @@ def make(
         assert process.stdout
         done = _watch(name, process.stdout, out, log, *guess)
         code = process.wait()
+    running.unlink()
     seconds = time.monotonic() - start
     if code:
         bad = _first_errors(log_path.read_text(encoding="utf-8", errors="replace").splitlines())
@@ -220,6 +226,19 @@ def make(
     if done > WHOLE:
         past.write_text(json.dumps({"seconds": seconds, "steps": done}), encoding="utf-8")
     progress.say(log, f"[{name}] built in {progress.minutes(seconds)}", end=True)
+
+
+def _forget_last_objects(obj: Path) -> None:
+    """After a build that was killed: what it was compiling is compiled again.
+
+    kbuild adds the checksums of exported symbols to the file of an object's command when that and
+    the object are complete, and does not know that some are missing.
+    """
+    written = {path: path.stat().st_mtime for path in obj.rglob(".*.o.cmd")}
+    last = max(written.values(), default=0.0)
+    for path, when in written.items():
+        if when > last - KILLED_S:
+            path.unlink()
 
 
 def _first_errors(lines: list[str]) -> str:

@@ -89,15 +89,14 @@ static bool kvm_age_clear_accessed(u64 *sptep, u64 spte)
 	return try_cmpxchg64(sptep, &spte, spte & ~shadow_accessed_mask);
 }
 
-/* Look at what maps pages of a guest.  Returns whether it was accessed. */
-static __always_inline bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t sptep, gfn_t gfn,
-					 int level, const struct kvm_age_range *range)
+/*
+ * Look at what maps pages of a guest, or nothing: @spte was read from @sptep.  Returns whether it
+ * was accessed.
+ */
+static __always_inline bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t sptep, u64 spte,
+					 gfn_t gfn, int level, const struct kvm_age_range *range)
 {
-	u64 spte = kvm_tdp_mmu_read_spte(sptep);
-
-	if (!is_shadow_present_pte(spte) || !is_last_spte(spte, level))
-		return false;
-	if (!(spte & spte_shadow_accessed_mask(spte)))
+	if (!is_shadow_present_pte(spte) || !(spte & spte_shadow_accessed_mask(spte)))
 		return false;
 	if (range->test)
 		return true;
@@ -107,14 +106,18 @@ static __always_inline bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t s
 	return true;
 }
 
-/* Find what maps @gfn, or would: an entry of a last page table, or one that leads no further. */
-static tdp_ptep_t tdp_age_walk(struct kvm_mmu_page *root, gfn_t gfn, int *level)
+/*
+ * Find what maps @gfn, or would: an entry of a last page table, or one that leads no further.  It
+ * is read once: a huge page that is split after that counts as what it was.
+ */
+static tdp_ptep_t tdp_age_walk(struct kvm_mmu_page *root, gfn_t gfn, int *level, u64 *spte)
 {
 	tdp_ptep_t table = (tdp_ptep_t)root->spt, sptep;
 
 	for (*level = root->role.level; ; --*level) {
 		sptep = table + SPTE_INDEX(gfn << PAGE_SHIFT, *level);
-		table = spte_to_child_pt(kvm_tdp_mmu_read_spte(sptep), *level);
+		*spte = kvm_tdp_mmu_read_spte(sptep);
+		table = spte_to_child_pt(*spte, *level);
 		if (!table)
 			return sptep;
 	}
@@ -143,23 +146,26 @@ static void tdp_age_root(struct kvm_mmu_page *root, struct kvm_age_range *range)
 		bool young;
 		int level;
 		gfn_t end;
+		u64 spte;
 
 		if (!kvm_age_asked(range, bit)) {
 			gfn++;
 			bit++;
 			continue;
 		}
-		sptep = tdp_age_walk(root, gfn, &level);
+		sptep = tdp_age_walk(root, gfn, &level, &spte);
 		if (level == PG_LEVEL_4K) {
 			end = min(range->end, gfn_round_for_level(gfn, PG_LEVEL_2M) +
 					      KVM_PAGES_PER_HPAGE(PG_LEVEL_2M));
 			for (; gfn < end; gfn++, bit++, sptep++)
 				if (kvm_age_asked(range, bit) &&
-				    tdp_age_spte(root, sptep, gfn, level, range))
+				    tdp_age_spte(root, sptep, kvm_tdp_mmu_read_spte(sptep), gfn,
+						 level, range))
 					kvm_age_found(range, bit);
 			continue;
 		}
-		young = tdp_age_spte(root, sptep, gfn_round_for_level(gfn, level), level, range);
+		young = tdp_age_spte(root, sptep, spte, gfn_round_for_level(gfn, level), level,
+				     range);
 		end = min(range->end, gfn_round_for_level(gfn, level) +
 				      KVM_PAGES_PER_HPAGE(level));
 		for (; gfn < end && young && range->young; gfn++, bit++)
@@ -194,7 +200,9 @@ static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
  * May shadow page tables map pages of a memslot?  Without mmu_lock this may be wrong about what
  * comes just now, and has not been used for long.  With mmu_lock it is right about what a guest
  * can reach: shadow page tables are counted with it, after the rmaps of all active memslots were
- * allocated.  A version of a memslot that is on its way out may have none.
+ * allocated.  Direct ones are not counted: those that outlive the last that is are not reached, and
+ * what was accessed through them is forgotten.  A version of a memslot that is on its way out may
+ * have none.
  *
  * Rmaps are allocated before a memslot is published, or for all active memslots before
  * kvm_memslots_have_rmaps() says so, which acquires.  Other versions of memslots have all that
