@@ -67,9 +67,17 @@ threads() {
 # shellcheck disable=SC2086 # a list
 load() { modprobe -a $MODULES; }
 
+# Of a program that began while the fast node was full, when that is not so any more
 promoted() {
-	grep -E "^(tier_promote|migrc|pgdemote)" /proc/vmstat
-	[ "$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)" -gt 0 ]
+	before=$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)
+	free_mb=$(awk '/MemFree/{print int($4 / 1024)}' /sys/devices/system/node/node0/meminfo)
+	dd if=/dev/zero of=/dev/shm/cold bs=1M count="$free_mb" status=none
+	stress-ng --quiet --vm 1 --vm-bytes 128M --vm-keep --timeout 40 &
+	sleep 10
+	rm /dev/shm/cold
+	wait $!
+	grep -E "^(tier_promote_(success|skipped|fail_busy)|kmmscand_(candidate|pte_young)) " /proc/vmstat
+	[ "$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)" -gt "$before" ]
 }
 
 # Its switches exist while it is loaded.
