@@ -63,6 +63,7 @@ SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 # How often to boot if the emulator gets it wrong; see lost_by_emulator()
 BOOTS = 6
+KERNEL_HAS_SAID = ("Run /", "virtme-ng-init: ", "reboot: ", "Kernel panic", "Oops", "BUG: ")
 EMULATOR_STOPPED = re.compile(r"^qemu-system-\S+: .*Assertion .* failed", re.MULTILINE)
 
 
@@ -218,7 +219,7 @@ def run(
     for _ in range(BOOTS):
         with short_slices() if crowded else contextlib.nullcontext():
             console_text, timed_out = _boot(argv, output_file, timeout_s, on_line)
-        lost = lost_by_emulator(console_text)
+        lost = lost_by_emulator(console_text) or (not timed_out and lost_in_boot(console_text))
         if not lost:
             break
         (out_dir / "console-lost.log").write_text(console_text, encoding="utf-8")
@@ -280,6 +281,17 @@ def lost_by_emulator(console: str) -> str:
         return "the emulated CPUs raced over patched code"
     if EMULATOR_STOPPED.search(console):
         return "the emulator has stopped by an assertion"
+    return ""
+
+
+def lost_in_boot(console: str) -> str:
+    """Why a guest that has ended is to be booted again: it ended within a sentence; or "".
+
+    QEMU has had a segmentation fault while the kernel looked for devices, and virtme-ng does not
+    tell.  A kernel that cannot go on says so.
+    """
+    if "Linux version" in console and not any(word in console for word in KERNEL_HAS_SAID):
+        return "the emulator has ended while the kernel booted"
     return ""
 
 
@@ -373,7 +385,7 @@ def _judge(
             f"the whole log is {log}",
         )
     if not code_file.exists() or not code_file.read_text().strip():
-        if "virtme-ng-init" not in console and "Run /" not in console:
+        if "virtme-ng-init: " not in console and "Run /" not in console:
             raise LabError(
                 "the kernel did not boot to user space; its last lines:\n" + _tail(console),
                 f"the whole log is {log}",

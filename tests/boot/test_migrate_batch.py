@@ -27,7 +27,10 @@ ENGINE = "; ".join(
 )
 TEST = Program("migrate_test", timeout_s=300)
 KVM = Program("migrate_batch_test", timeout_s=200)
-TROUBLE = Program("trouble_test", timeout_s=300)
+TROUBLE = Program("trouble_test", "-T poisoned", timeout_s=300)
+# A frame that is poisoned while it moves stays so, is used again, and kills whoever has it when it
+# moves next: nothing may run after this.
+POISONED = Program("trouble_test", "-t poisoned", timeout_s=300, label="poisoned")
 # What the debug kernel gets through in a minute
 QUICK = replace(
     TEST,
@@ -98,7 +101,7 @@ def _broken(switch: str) -> Program:
 def whole_and_broken(
     torture_kernel: KernelImage, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[Case]]:
-    """The selftests, then with each rule broken: in one boot."""
+    """The selftests, then with each rule broken: in one boot, and one for what is poisoned."""
     wanted = (
         TEST,
         KVM,
@@ -106,7 +109,9 @@ def whole_and_broken(
         TROUBLE,
         *(_broken(switch) for switch in BROKEN),
     )
-    return _run(torture_kernel, wanted, tmp_path_factory.mktemp("migrate") / "out")
+    directory = tmp_path_factory.mktemp("migrate")
+    found = _run(torture_kernel, wanted, directory / "out")
+    return found | _run(torture_kernel, (POISONED,), directory / "poisoned")
 
 
 @pytest.mark.xdist_group("migrate-batch")
@@ -140,5 +145,6 @@ def test_all_on_the_debug_kernel(
         replace(BY_ENGINE, timeout_s=1200),
         replace(TROUBLE, timeout_s=1200),
         replace(KVM, timeout_s=600),
+        replace(POISONED, timeout_s=1200),
     )
     report(subtests, _run(debug_kernel, slow, out_dir), may_skip=())

@@ -66,6 +66,11 @@ def test_only_a_race_of_the_emulator_is_booted_again() -> None:
     stopped = "qemu-system-x86_64: ../../hw/pci/msix.c:218: f: Assertion `a < b' failed."
     assert "assertion" in guest.lost_by_emulator("[    1.1] pci 0000:00:08.0\n" + stopped)
     assert not guest.lost_by_emulator("[    1.0] Oops: 0000 [#1] SMP")
+    booting = "[    0.0] Linux version 6.12\n[    0.0] Command line: init=/bin/virtme-ng-init\n"
+    assert "booted" in guest.lost_in_boot(booting)
+    for word in ("Kernel panic - not syncing", "reboot: Power down", "Run /init as init process"):
+        assert not guest.lost_in_boot(f"{booting}\n[    2.0] {word}")
+    assert not guest.lost_in_boot("")
     assert not guest.lost_by_emulator("program: x.c:1: f: Assertion `a < b' failed.")
     assert guest.kernel_warnings(oops)
 
