@@ -8,7 +8,7 @@ Everything is below one directory outside the checkout:
   src/       one work tree per kind of source (base, tiershift) for building
   obj/       kbuild's output directories; make continues there after a stop
   kernels/   finished kernels, one directory per content key, never changed
-  models/    which searches of models have found nothing, by content key
+  models/    searches of models that ended as they must, by content key
   programs/  guest programs and QEMU plugins, by content key
   runs/      output of the latest runs (console logs, results)
 """

@@ -287,8 +287,9 @@ def lost_by_emulator(console: str) -> str:
 def lost_in_boot(console: str) -> str:
     """Why a guest that has ended is to be booted again: it ended within a sentence; or "".
 
-    QEMU has had a segmentation fault while the kernel looked for devices, and virtme-ng does not
-    tell.  A kernel that cannot go on says so.
+    QEMU can have a segmentation fault while the kernel looks for devices, and virtme-ng does not
+    tell.  A kernel that cannot go on says so, but for a triple fault: that looks the same, is told
+    as this, and is an error if each of BOOTS boots ends so.
     """
     if "Linux version" in console and not any(word in console for word in KERNEL_HAS_SAID):
         return "the emulator has ended while the kernel booted"

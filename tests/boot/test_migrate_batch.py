@@ -28,8 +28,8 @@ ENGINE = "; ".join(
 TEST = Program("migrate_test", timeout_s=300)
 KVM = Program("migrate_batch_test", timeout_s=200)
 TROUBLE = Program("trouble_test", "-T poisoned", timeout_s=300)
-# A frame that is poisoned while it moves stays so, is used again, and kills whoever has it when it
-# moves next: nothing may run after this.
+# A frame that is poisoned while it moves stays so and is used again; when it moves next, the
+# program that has it is killed.  Nothing may run after this.
 POISONED = Program("trouble_test", "-t poisoned", timeout_s=300, label="poisoned")
 # What the debug kernel gets through in a minute
 QUICK = replace(
