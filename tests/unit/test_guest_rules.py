@@ -6,6 +6,7 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -71,8 +72,25 @@ def test_only_a_race_of_the_emulator_is_booted_again() -> None:
     for word in ("Kernel panic - not syncing", "reboot: Power down", "Run /init as init process"):
         assert not guest.lost_in_boot(f"{booting}\n[    2.0] {word}")
     assert not guest.lost_in_boot("")
+    stalled = f"{booting}\n[   32.6] {guest.TIMER_STOPPED}0 timer-softirq=45"
+    assert "timer" in guest.lost_in_boot(stalled)
+    assert not guest.lost_in_boot(f"{stalled}\n[    2.0] Run /init as init process")
     assert not guest.lost_by_emulator("program: x.c:1: f: Assertion `a < b' failed.")
     assert guest.kernel_warnings(oops)
+
+
+@pytest.mark.parametrize(("userspace", "waits"), [("", False), ("Run /init", True)])
+def test_a_boot_without_timer_is_not_waited_for(
+    userspace: str, waits: bool, tmp_path: Path
+) -> None:
+    lines = ["Linux version 6.12", userspace, f"{guest.TIMER_STOPPED}1 timer-softirq=45"]
+    said = "".join(f"echo '{line}' >&2; " for line in lines)
+    output = tmp_path / "output.log"
+    output.touch()
+    argv = ["/bin/sh", "-c", f"{said} sleep 60"]
+    console, timed_out = guest._boot(argv, output, 2, None)
+    assert timed_out == waits
+    assert bool(guest.lost_in_boot(console)) != waits
 
 
 def test_sizes_are_checked() -> None:
