@@ -63,6 +63,9 @@ SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 # How often to boot if the emulator gets it wrong; see lost_by_emulator()
 BOOTS = 6
+# Before it comes to user space, a kernel says nothing for that long only if it hangs.
+SILENT_S = 120.0
+POLL_S = 2.0
 KERNEL_HAS_SAID = ("Run /", "virtme-ng-init: ", "reboot: ", "Kernel panic", "Oops", "BUG: ")
 # RCU says so of an idle CPU on which a timer is long due
 TIMER_STOPPED = "rcu: \tPossible timer handling issue on cpu="
@@ -221,7 +224,7 @@ def run(
     for _ in range(BOOTS):
         with short_slices() if crowded else contextlib.nullcontext():
             console_text, timed_out = _boot(argv, output_file, timeout_s, on_line)
-        lost = lost_by_emulator(console_text) or (not timed_out and lost_in_boot(console_text))
+        lost = lost_by_emulator(console_text) or lost_in_boot(console_text)
         if not lost:
             break
         (out_dir / "console-lost.log").write_text(console_text, encoding="utf-8")
@@ -287,22 +290,23 @@ def lost_by_emulator(console: str) -> str:
 
 
 def lost_in_boot(console: str) -> str:
-    """Why a guest that has ended is to be booted again: it did not come to user space; or "".
+    """Why a guest that has ended or hangs is to be booted again: it met the emulator; or "".
 
-    QEMU can have a segmentation fault while the kernel looks for devices, and virtme-ng does not
-    tell.  A kernel that cannot go on says so, but for a triple fault: that looks the same, is told
-    as this, and is an error if each of BOOTS boots ends so.
+    It did not come to user space, and the kernel has not complained.  QEMU can have a
+    segmentation fault while the kernel looks for devices, and virtme-ng does not tell.  A kernel
+    that cannot go on says so, but for a triple fault: that looks the same, is told as this, and
+    is an error if each of BOOTS boots ends so.
 
-    Or a CPU has got no timer interrupt since the kernel changed its timer from periodic to
-    one-shot, but interrupts of the other CPU.  The kernel believes that the timer is still to
-    come, never sets it again, and RCU says so.  Seen once in some thousand boots, long before
-    anything of tiershift's runs.  A kernel that does so each time is an error as well.
+    Or the boot hangs.  Seen twice in some thousand boots.  In one RCU told why: a CPU had got no
+    timer interrupt since its timer was changed from periodic to one-shot, but interrupts of the
+    other CPU.  The kernel believes that such an interrupt is still to come, and never sets the
+    timer again.  The other one was the unmodified kernel, and stopped at the same line.
     """
     if "Linux version" not in console or any(word in console for word in KERNEL_HAS_SAID):
         return ""
     if TIMER_STOPPED in console:
         return "a CPU's timer has stopped while the kernel booted"
-    return "the emulator has ended while the kernel booted"
+    return "" if kernel_warnings(console) else "the guest has not come to user space"
 
 
 def _boot(
@@ -324,16 +328,13 @@ def _boot(
     ) as process:
         assert process.stderr
         readers = [
-            threading.Thread(target=_drain, args=(process, process.stderr, console)),
+            threading.Thread(target=_drain, args=(process.stderr, console)),
             threading.Thread(target=_follow, args=(output_file, on_line, ended)),
         ]
         for reader in readers:
             reader.start()
-        timed_out = False
         try:
-            process.wait(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
+            timed_out = _wait(process, timeout_s, console)
         finally:
             _kill(process)
             ended.set()
@@ -342,12 +343,26 @@ def _boot(
     return "\n".join(console), timed_out
 
 
-def _drain(process: subprocess.Popen[str], pipe: IO[str], lines: list[str]) -> None:
-    """Keep what the console says, and end a boot that will come to nothing."""
+def _drain(pipe: IO[str], lines: list[str]) -> None:
     for line in pipe:
         lines.append(line.rstrip("\r\n"))
-        if TIMER_STOPPED in line and lost_in_boot("\n".join(lines)):
-            _kill(process)
+
+
+def _wait(process: subprocess.Popen[str], timeout_s: float, lines: list[str]) -> bool:
+    """Wait for the end, or for a boot that hangs: false; true at the limit, and the guest runs."""
+    limit = time.monotonic() + timeout_s
+    heard, silent_since = 0, time.monotonic()
+    while (now := time.monotonic()) < limit:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=min(POLL_S, limit - now))
+            return False
+        if heard != len(lines):
+            heard, silent_since = len(lines), time.monotonic()
+        silent_s = time.monotonic() - silent_since
+        text = "\n".join(lines)
+        if (silent_s > SILENT_S or TIMER_STOPPED in text) and lost_in_boot(text):
+            return False
+    return True
 
 
 def _follow(path: Path, on_line: Callable[[str], None] | None, ended: threading.Event) -> None:
