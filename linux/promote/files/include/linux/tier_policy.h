@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Memory policies and cpusets against promotion between memory tiers: what fork, the
- * system calls that set policies, migration and the rmap walks need of mm/tier/allow.c,
- * which has the rules.
+ * system calls that set policies, migration and the rmap walks need of mm/tier/.
+ * allow.c has the rules, flight.c the waits.
  */
 #ifndef _LINUX_TIER_POLICY_H
 #define _LINUX_TIER_POLICY_H
@@ -10,148 +10,366 @@
 #include <linux/bitops.h>
 #include <linux/build_bug.h>
 #include <linux/jump_label.h>
-#include <linux/migrate.h>
 #include <linux/mm.h>
-#include <linux/rmap.h>
+#include <linux/mmap_lock.h>
 #include <linux/sched/coredump.h>
+
+struct tier_flight;
+
+/* How often one system call waits for promotions that hold its pages */
+#define TIER_WAITS	8
+
+/* What is known of a policy or a cpuset, as far as the target node of a promotion goes */
+enum tier_answer {
+	TIER_NO_POLICY,
+	TIER_ALLOWS,
+	TIER_REFUSES,
+	TIER_NOT_KNOWN,
+};
+
+enum tier_asked {
+	TIER_NOT_ASKED,
+	TIER_ALLOWED,
+	TIER_REFUSED,
+};
+
+/**
+ * struct tier_question - may the folio that is being unmapped be promoted?
+ * @flight: the promotion; NULL for every other migration
+ * @asked:  what the object of the folio and its mappings have answered so far
+ * @object: of that, the answer of the object (page cache, shmem)
+ */
+struct tier_question {
+	struct tier_flight *flight;
+	enum tier_asked asked;
+	enum tier_answer object;
+};
+
+/**
+ * struct tier_wait - promotions that a change of a policy has to wait for
+ * @slots: one bit for each flight
+ * @seq:   a batch that began later has seen the change
+ */
+struct tier_wait {
+	unsigned long slots;
+	u64 seq;
+};
 
 #ifdef CONFIG_TIER_PROMOTE
 
 /*
- * Bits of mm->flags: a task of the address space has had a policy, or a VMA.  They are above
- * all that sched/coredump.h gives away, and named here because nearly every file of the
- * kernel includes that header.
+ * Bits of mm->flags, set whether promotion is on or not: a task of the address space has had a
+ * policy, or a VMA; a cpuset has changed a task of it; processes share it.  The bits are above
+ * all that sched/coredump.h gives away, and named here because nearly every file of the kernel
+ * includes that header.
  */
 #define MMF_TIER_TASK_POLICY	36
 #define MMF_TIER_VMA_POLICY	37
-#define MMF_TIER_POLICY_MASK	(BIT(MMF_TIER_TASK_POLICY) | BIT(MMF_TIER_VMA_POLICY))
+#define MMF_TIER_CPUSET		38
+#define MMF_TIER_SHARED		39
 
 static_assert(MMF_TIER_TASK_POLICY > MMF_TOPDOWN);
-static_assert(MMF_TIER_VMA_POLICY < BITS_PER_LONG);
-
-/* In the flags of try_to_migrate(): the target node of a promotion, plus one; else 0 */
-#define TTU_TIER_SHIFT		16
-#define TTU_TIER_MASK		(~0U << TTU_TIER_SHIFT)
-
-/* How often a call of move_pages(2) waits for promotions */
-#define TIER_MOVE_PAGES_WAITS	8
+static_assert(MMF_TIER_SHARED < BITS_PER_LONG);
 
 DECLARE_STATIC_KEY_FALSE(tier_move_key);
 
-struct folio *tier_alloc_dst(struct folio *src, unsigned long private);
-bool __tier_may_unmap(struct vm_area_struct *vma, unsigned long addr, struct folio *folio,
-		      int nid);
-bool __tier_wait_promotions(void);
-bool tier_mm_refuses(struct mm_struct *mm, int nid, bool policies);
+bool tier_policy_allows(const struct mempolicy *pol, int nid);
+enum tier_answer tier_mm_answer(struct mm_struct *mm, int nid, bool policies);
+bool __tier_ask_folio(struct tier_question *q, struct folio *folio);
+bool __tier_ask_shared(struct tier_question *q, struct folio *folio);
+bool __tier_may_unmap(struct tier_question *q, struct folio *folio, struct vm_area_struct *vma,
+		      unsigned long addr);
+void __tier_wait_add(struct tier_wait *wait, const void *key);
+void __tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio);
+void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsigned long start,
+			     unsigned long end);
+void __tier_wait(struct tier_wait *wait);
+void __tier_task_policy_changed(const struct mempolicy *old);
+void __tier_mmap_write_lock(struct mm_struct *mm);
 
-/**
- * tier_mm_inherit_policy - a new address space gets policies with what it is a copy of
- * @mm:   new
- * @from: of the process that forks or calls exec
- *
- * Context: before anybody can find a page by @mm; for policies of VMAs with mmap_lock of @from
- * held for writing.
- */
-static inline void tier_mm_inherit_policy(struct mm_struct *mm, const struct mm_struct *from)
+static inline bool tier_moves(void)
 {
-	unsigned long bits = READ_ONCE(from->flags) & MMF_TIER_POLICY_MASK;
+	return static_branch_unlikely(&tier_move_key);
+}
 
-	/* Others may change other bits of it. */
-	if (bits & ~mm->flags)
-		set_mask_bits(&mm->flags, 0, bits);
+static inline void tier_mm_set(struct mm_struct *mm, int bit)
+{
+	if (!test_bit(bit, &mm->flags))
+		set_bit(bit, &mm->flags);
 }
 
 /**
- * tier_mm_has_policy - a task or a VMA of this process is about to get a policy
- * @bit: MMF_TIER_TASK_POLICY or MMF_TIER_VMA_POLICY
+ * tier_mm_init - a new address space is that of one task, which has a policy or has none
+ * @mm: new, of a process that current forks, or of current, which calls exec
  *
- * Context: before the policy is set; for a VMA with mmap_lock held for writing.
+ * Context: before any other task can find @mm.
  */
-static inline void tier_mm_has_policy(int bit)
+static inline void tier_mm_init(struct mm_struct *mm)
+{
+	if (current->mempolicy)
+		tier_mm_set(mm, MMF_TIER_TASK_POLICY);
+}
+
+/**
+ * tier_mm_copied - fork copies the policies of VMAs
+ * @mm:   new
+ * @from: of the process that forks; mmap_lock is held for writing
+ */
+static inline void tier_mm_copied(struct mm_struct *mm, const struct mm_struct *from)
+{
+	if (test_bit(MMF_TIER_VMA_POLICY, &from->flags))
+		tier_mm_set(mm, MMF_TIER_VMA_POLICY);
+}
+
+/**
+ * tier_mm_shared - clone(2) is about to let another task use an address space
+ * @mm:          of current
+ * @clone_flags: with CLONE_VM
+ */
+static inline void tier_mm_shared(struct mm_struct *mm, u64 clone_flags)
+{
+	if (!(clone_flags & CLONE_THREAD))
+		tier_mm_set(mm, MMF_TIER_SHARED);
+}
+
+/**
+ * tier_task_policy - the calling thread is about to get a policy
+ *
+ * Context: before the policy is set.
+ */
+static inline void tier_task_policy(void)
 {
 	/* Kernel threads have no address space. */
-	if (current->mm && !test_bit(bit, &current->mm->flags))
-		set_bit(bit, &current->mm->flags);
+	if (current->mm)
+		tier_mm_set(current->mm, MMF_TIER_TASK_POLICY);
 }
 
 /**
- * tier_wait_promotions - wait for the promotions that are under way
+ * tier_task_policy_changed - wait for the promotions that have asked for the old policy
+ * @old: of the calling thread, which has another one now
  *
- * What the caller has changed before is seen by all that begin later.  Those that are under
- * way take a batch, some milliseconds.  A nop while nothing can be promoted.
- *
- * Context: may sleep; also with mmap_lock held, for which promotions do not wait.
- * Return: true if there may have been any.
+ * A nop while nothing can be promoted.  Context: may sleep; no locks held.
  */
-static inline bool tier_wait_promotions(void)
+static inline void tier_task_policy_changed(const struct mempolicy *old)
 {
-	return static_branch_unlikely(&tier_move_key) && __tier_wait_promotions();
+	if (tier_moves() && current->mm)
+		__tier_task_policy_changed(old);
 }
 
 /**
- * tier_unmap_flags - flags for try_to_migrate(), if it is a promotion
- * @alloc: how the caller of migrate_pages() allocates
- * @dst:   what it has allocated
- *
- * Return: 0 if it is none.  A nop while nothing can be promoted.
+ * tier_task_cpuset - a cpuset has changed the nodes of a task
+ * @task: its alloc_lock is held
  */
-static inline unsigned int tier_unmap_flags(new_folio_t *alloc, struct folio *dst)
+static inline void tier_task_cpuset(struct task_struct *task)
 {
-	if (static_branch_unlikely(&tier_move_key) && alloc == tier_alloc_dst)
-		return (folio_nid(dst) + 1U) << TTU_TIER_SHIFT;
-	return 0;
+	if (task->mm)
+		tier_mm_set(task->mm, MMF_TIER_CPUSET);
 }
 
 /**
- * tier_may_unmap - does a VMA allow that a folio is promoted?
+ * tier_mmap_write_lock - take mmap_lock to change policies of VMAs
+ * @mm:      of current
+ * @forbids: the change may forbid more, also if there are no policies of tasks
+ *
+ * Until mmap_lock is dropped, no page of @mm is unmapped to be promoted.  With @forbids, none is
+ * under way either.
+ *
+ * Context: may sleep; no locks held.
+ */
+static inline void tier_mmap_write_lock(struct mm_struct *mm, bool forbids)
+{
+	tier_mm_set(mm, MMF_TIER_VMA_POLICY);
+	if (tier_moves() && (forbids || test_bit(MMF_TIER_TASK_POLICY, &mm->flags)))
+		__tier_mmap_write_lock(mm);
+	else
+		mmap_write_lock(mm);
+}
+
+/**
+ * tier_wait_add - add the promotions under way that have asked an address space
+ * @wait: zeroed at first
+ * @mm:   address space
+ *
+ * What the caller has changed before is seen by each promotion that asks later.
+ *
+ * Context: any.
+ */
+static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)
+{
+	if (tier_moves())
+		__tier_wait_add(wait, mm);
+}
+
+/**
+ * tier_wait_add_folio - add the promotion that has taken a folio off the LRU
+ * @wait:  zeroed at first
+ * @folio: that the caller could not isolate
+ *
+ * Context: any.
+ */
+static inline void tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio)
+{
+	if (tier_moves())
+		__tier_wait_add_folio(wait, folio);
+}
+
+/**
+ * tier_wait_add_objects - add the promotions that have asked objects with policies of their own
+ * @wait:  zeroed at first
+ * @mm:    that maps them; mmap_lock is held
+ * @start: of the mappings
+ * @end:   of the mappings
+ */
+static inline void tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm,
+					 unsigned long start, unsigned long end)
+{
+	if (tier_moves())
+		__tier_wait_add_objects(wait, mm, start, end);
+}
+
+/**
+ * tier_wait - wait for the promotions that were added
+ * @wait: is empty afterwards
+ *
+ * A promotion that is waited for migrates at most one batch of 512 base pages, or one folio.  A
+ * fatal signal ends the wait.
+ *
+ * Context: may sleep.
+ * Return: true if there were any.
+ */
+static inline bool tier_wait(struct tier_wait *wait)
+{
+	if (!wait->slots)
+		return false;
+	__tier_wait(wait);
+	return true;
+}
+
+/**
+ * tier_ask_folio - ask the object of a folio that is about to be unmapped, and begin to ask
+ * @q:     in struct migrate_unmap
+ * @folio: locked
+ *
+ * A nop while nothing can be promoted.
+ *
+ * Return: false if the folio must not be promoted.
+ */
+static inline bool tier_ask_folio(struct tier_question *q, struct folio *folio)
+{
+	return !tier_moves() || !q->flight || __tier_ask_folio(q, folio);
+}
+
+/**
+ * tier_ask_shared - ask all mappings of a folio with several, before any of them is replaced
+ * @q:     in struct migrate_unmap
+ * @folio: locked; no lock of its rmap is held
+ *
+ * Spares the work where one of them refuses; each is asked again when it is replaced.
+ *
+ * Return: false if the folio must not be promoted.
+ */
+static inline bool tier_ask_shared(struct tier_question *q, struct folio *folio)
+{
+	return !tier_moves() || !q->flight || __tier_ask_shared(q, folio);
+}
+
+/**
+ * tier_may_unmap - does a mapping allow that its folio is promoted?
+ * @q:     in struct migrate_unmap
+ * @folio: locked
  * @vma:   that maps some of the folio
  * @addr:  one of these mappings
- * @folio: locked
- * @flags: of try_to_migrate()
  *
  * A nop while nothing can be promoted.
  *
  * Context: an rmap walk, under the page-table lock.
  * Return: true if it does, or if this is no promotion.
  */
-static inline bool tier_may_unmap(struct vm_area_struct *vma, unsigned long addr,
-				  struct folio *folio, unsigned int flags)
+static inline bool tier_may_unmap(struct tier_question *q, struct folio *folio,
+				  struct vm_area_struct *vma, unsigned long addr)
 {
-	if (!static_branch_unlikely(&tier_move_key) || !(flags & TTU_TIER_MASK))
-		return true;
-	return __tier_may_unmap(vma, addr, folio, (flags >> TTU_TIER_SHIFT) - 1);
+	return !tier_moves() || !q->flight || __tier_may_unmap(q, folio, vma, addr);
+}
+
+/**
+ * tier_must_stay - has a folio that was unmapped to be put back?
+ * @q: in struct migrate_unmap
+ *
+ * Return: true if this is a promotion, and one has refused or none could be asked.
+ */
+static inline bool tier_must_stay(const struct tier_question *q)
+{
+	return tier_moves() && q->flight && q->asked != TIER_ALLOWED;
 }
 
 #else
 
-#define TTU_TIER_MASK		0U
-#define TIER_MOVE_PAGES_WAITS	0
-
-static inline void tier_mm_inherit_policy(struct mm_struct *mm, const struct mm_struct *from)
+static inline void tier_mm_init(struct mm_struct *mm)
 {
 }
 
-#define MMF_TIER_TASK_POLICY	0
-#define MMF_TIER_VMA_POLICY	0
-
-static inline void tier_mm_has_policy(int bit)
+static inline void tier_mm_copied(struct mm_struct *mm, const struct mm_struct *from)
 {
 }
 
-static inline bool tier_wait_promotions(void)
+static inline void tier_mm_shared(struct mm_struct *mm, u64 clone_flags)
+{
+}
+
+static inline void tier_task_policy(void)
+{
+}
+
+static inline void tier_task_policy_changed(const struct mempolicy *old)
+{
+}
+
+static inline void tier_task_cpuset(struct task_struct *task)
+{
+}
+
+static inline void tier_mmap_write_lock(struct mm_struct *mm, bool forbids)
+{
+	mmap_write_lock(mm);
+}
+
+static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)
+{
+}
+
+static inline void tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio)
+{
+}
+
+static inline void tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm,
+					 unsigned long start, unsigned long end)
+{
+}
+
+static inline bool tier_wait(struct tier_wait *wait)
 {
 	return false;
 }
 
-static inline unsigned int tier_unmap_flags(new_folio_t *alloc, struct folio *dst)
-{
-	return 0;
-}
-
-static inline bool tier_may_unmap(struct vm_area_struct *vma, unsigned long addr,
-				  struct folio *folio, unsigned int flags)
+static inline bool tier_ask_folio(struct tier_question *q, struct folio *folio)
 {
 	return true;
+}
+
+static inline bool tier_ask_shared(struct tier_question *q, struct folio *folio)
+{
+	return true;
+}
+
+static inline bool tier_may_unmap(struct tier_question *q, struct folio *folio,
+				  struct vm_area_struct *vma, unsigned long addr)
+{
+	return true;
+}
+
+static inline bool tier_must_stay(const struct tier_question *q)
+{
+	return false;
 }
 
 #endif /* CONFIG_TIER_PROMOTE */

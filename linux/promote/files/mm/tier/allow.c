@@ -2,79 +2,89 @@
 /*
  * May a folio be promoted to a node?  What memory policies and cpusets say.
  *
- * Invariant: when a folio is promoted, every mapping of it allows the target node.  A mapping
- * is asked when it is about to be replaced by a migration entry (try_to_migrate_one()), so the
- * answer is as late as it can be: for one folio, not for a list, and for whoever maps the
- * folio by then.  A mapping that does not allow the node keeps the folio where it is.
+ * Invariant: when a folio is promoted, its object and every mapping of it allow the target node.
+ * The folio is locked while its object is asked (__tier_ask_folio()); a mapping is asked under the
+ * page-table lock, when a migration entry is about to replace it (__tier_may_unmap()).  The answer
+ * is a field of struct migrate_unmap, and a refusal stays one: migrate_folio_unmap() puts back a
+ * folio that was refused, or that no object and no mapping has allowed, whether it is still mapped
+ * or not.
  *
- * What a mapping allows is, in this order:
- *   the policy of the object   shmem has policies by index (mbind(2) of a shared mapping, the
- *                              mount option mpol=), which hold for all who map it
- *   the policy of the VMA      mbind(2)
- *   the policies of the tasks  set_mempolicy(2) holds for one thread, and no page says which
- *                              thread has touched it.  So all threads have to allow the node.
- * and besides that the cpuset of the owner of the address space, which is also the one by
- * which cpuset migrates memory.
+ * What is asked:
+ *   the folio        One in the swap cache, or without a mapping field (readahead of swap), is
+ *                    refused: a swap entry does not tell which address space will map the page.
+ *                    Anonymous memory that no PTE maps is refused for the same reason.
+ *   the object       shmem has policies by index: mbind(2) of a shared mapping, the mount option
+ *                    mpol=.  They come before all others, also where no PTE maps the folio.
+ *   the group        Page cache obeys the cpuset of the control group to which it is charged.
+ *   the VMA          mbind(2)
+ *   the threads      set_mempolicy(2) holds for one thread, and no page says which thread has
+ *                    touched it.  So all threads have to allow the node.
+ *   the cpusets      of all tasks that use the address space, since cpuset migrates the memory
+ *                    of each.
+ * A VMA's policy replaces those of threads, but not cpusets.  Page cache of files is asked only
+ * about mappings by the group to which it is charged: else each reader of a file could veto.
  *
- * An interleaved policy allows nothing: a promotion would undo the spreading.
+ * MPOL_BIND, MPOL_PREFERRED and MPOL_PREFERRED_MANY allow their nodes, or the home node alone if
+ * one is set.  Interleaving allows nothing: a promotion would undo the spreading.
  *
- * Changes of a policy.  Whoever makes one first makes it visible, and then waits for the
- * promotions that are under way (tier_wait_promotions()).  So after the system call nothing
- * arrives that the new policy forbids, and pages that arrived before can be found and moved
- * (MPOL_MF_MOVE, cpuset.mems).  mbind(2) looks for such pages before it sets the policy, but
- * holds mmap_lock for writing; a mapping with the bit below is not asked without that lock.
- * Nobody waits where no page would be moved anyway: for a cpuset without memory_migrate (control
- * groups v1) a batch that is under way may still arrive.
+ * A folio with several mappings is asked about all of them before the first is replaced
+ * (__tier_ask_shared()), so that a refusal costs no TLB flush.
  *
- * Cost.  Two bits in mm->flags say that a task of the address space has a policy, or a VMA.
- * Without them, without cpusets and without shmem, a mapping is asked by testing the bits.
- * The bits are set whether promotion is on or not, inherited by fork and exec, and never
- * cleared.  With policies of tasks each thread is looked at, up to TIER_ALLOW_THREADS.  A VMA is
- * asked once for each folio, however many entries map it.
+ * Cost.  Bits of mm->flags say that a task of the address space has had a policy, or a VMA, that a
+ * cpuset has changed a task, or that processes share it.  Without them a mapping is asked by
+ * testing the bits and, where there are cpusets, one word of the owner.  With them the threads are
+ * walked once for each address space and batch; the flight keeps the answer.  That is sound
+ * because whatever changes the answer later waits for the flight: see flight.c.
  *
  * Locking.  The caller holds the rmap lock (i_mmap_rwsem or anon_vma) for reading, which keeps
  * the VMA, and the page-table lock.  So everything else is only tried: mmap_lock for the
- * policy of a VMA, which is not freed by RCU; alloc_lock for that of a task.  What cannot be
- * taken is no permission.
+ * policy of a VMA, which is not freed by RCU; alloc_lock for that of a task.  If a lock is not
+ * free, the answer is no.
  *
  * Known limits.  Without CONFIG_MEMCG an address space has no owner: one with task policies, or
- * any while there are cpusets, is left alone.  Threads of one process in different cpusets
- * (threaded control groups) have that of the owner.  Page cache that nobody maps has no policy
- * but the object's.
+ * any while there are cpusets, is left alone.  So is one that processes share (CLONE_VM without
+ * CLONE_THREAD) if it has a task policy or there are cpusets, while more use it than the threads
+ * of its owner.  Page cache that no PTE maps does not know the policy of a task that reads it.
  */
 
 #include <linux/cpuset.h>
-#include <linux/list.h>
+#include <linux/demote.h>
+#include <linux/memcontrol.h>
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/pagemap.h>
 #include <linux/rcupdate.h>
+#include <linux/rmap.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/shmem_fs.h>
 #include <linux/spinlock.h>
-#include <linux/tier.h>
 #include <linux/tier_policy.h>
 
-#include "allow.h"
+#include "../internal.h"
 #include "events.h"
 #include "fault.h"
+#include "flight.h"
 
 /* Threads of an address space that are asked for their policy; with more it is left alone */
 #define TIER_ALLOW_THREADS	1024
 
-/* Batches that are being migrated, to find the one of the running task */
-static LIST_HEAD(tier_flights);
-static DEFINE_SPINLOCK(tier_flights_lock);
-
-static bool tier_policy_allows(const struct mempolicy *pol, int nid)
+/**
+ * tier_policy_allows - does a memory policy allow that pages move to a node?
+ * @pol: NULL for the default; kept by the caller
+ * @nid: node
+ *
+ * Context: any.
+ */
+bool tier_policy_allows(const struct mempolicy *pol, int nid)
 {
-	switch (pol->mode) {
+	switch (pol ? pol->mode : MPOL_DEFAULT) {
 	case MPOL_BIND:
 	case MPOL_PREFERRED:
 	case MPOL_PREFERRED_MANY:
-		return node_isset(nid, pol->nodes);
+		return node_isset(nid, pol->nodes) &&
+		       (pol->home_node == NUMA_NO_NODE || pol->home_node == nid);
 	case MPOL_INTERLEAVE:
 	case MPOL_WEIGHTED_INTERLEAVE:
 		return false;
@@ -83,124 +93,110 @@ static bool tier_policy_allows(const struct mempolicy *pol, int nid)
 	}
 }
 
-enum tier_answer {
-	TIER_NO_POLICY,
-	TIER_ALLOWS,
-	TIER_REFUSES,
-	TIER_NOT_KNOWN,
-};
-
-/* The cpuset of the owner of an address space */
-static enum tier_answer tier_cpuset_answer(struct mm_struct *mm, int nid)
+static enum tier_answer tier_worse(enum tier_answer a, enum tier_answer b)
 {
-	enum tier_answer answer = TIER_NOT_KNOWN;
-
-	if (!cpusets_enabled())
-		return TIER_ALLOWS;
-#ifdef CONFIG_MEMCG
-	{
-		struct task_struct *owner;
-
-		rcu_read_lock();
-		owner = rcu_dereference(mm->owner);
-		/* Its holder may wait for a page-table lock in a fault: only tried. */
-		if (owner && spin_trylock(&owner->alloc_lock)) {
-			answer = node_isset(nid, owner->mems_allowed) ? TIER_ALLOWS :
-									TIER_REFUSES;
-			spin_unlock(&owner->alloc_lock);
-		}
-		rcu_read_unlock();
-	}
-#endif
-	return answer;
+	return max(a, b);
 }
 
-#ifdef CONFIG_MEMCG
 static enum tier_answer tier_thread_answer(struct task_struct *task, int nid)
 {
 	enum tier_answer answer = TIER_ALLOWS;
 
-	/* Whoever gives it a policy just now waits for us afterwards. */
+	/* A thread that gets a policy just now waits for this flight afterwards. */
 	if (!READ_ONCE(task->mempolicy))
 		return TIER_ALLOWS;
 	if (!spin_trylock(&task->alloc_lock))
 		return TIER_NOT_KNOWN;
-	if (task->mempolicy && !tier_policy_allows(task->mempolicy, nid))
+	if (!tier_policy_allows(task->mempolicy, nid))
 		answer = TIER_REFUSES;
 	spin_unlock(&task->alloc_lock);
 	return answer;
 }
 
 /*
- * All threads of the owner.  A new one has a copy of the policy of the thread that clones it,
- * which cannot change its own meanwhile; but by the time it is in the list that one may have.
- * mm_users has it already, so in case of doubt the numbers differ.  They do, too, if others use
- * the address space than threads of the owner.
+ * All threads of the owner, under RCU.  A thread that was cloned meanwhile has the policy and the
+ * cpuset of the thread that cloned it, which could change neither before the new one was listed.
+ * The new thread comes behind it in the list.  Where processes share the address space, mm_users
+ * tells whether the threads of the owner are all; mm_users counts a task before that is listed.
  */
-static enum tier_answer tier_threads_answer(struct mm_struct *mm, int nid)
+static struct tier_judgement tier_ask_threads(struct mm_struct *mm, struct task_struct *owner,
+					      int nid)
 {
+	struct tier_judgement j = { TIER_ALLOWS, TIER_ALLOWS };
+	const bool policies = test_bit(MMF_TIER_TASK_POLICY, &mm->flags);
 	int users = atomic_read(&mm->mm_users), seen = 0;
-	enum tier_answer answer = TIER_NOT_KNOWN, one;
-	struct task_struct *owner, *t;
+	struct task_struct *t;
 
-	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	if (!owner)
-		goto out;	/* it is exiting */
 	for_each_thread(owner, t) {
 		if (READ_ONCE(t->mm) != mm)
 			continue;
-		if (++seen > TIER_ALLOW_THREADS)
-			goto out;
-		one = tier_thread_answer(t, nid);
-		if (one != TIER_ALLOWS) {
-			answer = one;
-			goto out;
-		}
+		seen++;
+		if (cpusets_enabled() && !node_isset(nid, t->mems_allowed))
+			j.cpuset = TIER_REFUSES;
+		if (policies)
+			j.tasks = tier_worse(j.tasks, seen > TIER_ALLOW_THREADS ? TIER_NOT_KNOWN :
+					     tier_thread_answer(t, nid));
+		/* If this thread has another policy than it passed on, the other one is found. */
+		smp_rmb();
 	}
-	if (seen == users && seen == atomic_read(&mm->mm_users))
-		answer = TIER_ALLOWS;
-out:
-	rcu_read_unlock();
-	return answer;
+	if (test_bit(MMF_TIER_SHARED, &mm->flags) &&
+	    (seen != users || seen != atomic_read(&mm->mm_users)) && !tier_fault(SHARED)) {
+		if (cpusets_enabled())
+			j.cpuset = tier_worse(j.cpuset, TIER_NOT_KNOWN);
+		if (policies)
+			j.tasks = tier_worse(j.tasks, TIER_NOT_KNOWN);
+	}
+	return j;
 }
-#else
-static enum tier_answer tier_threads_answer(struct mm_struct *mm, int nid)
+
+static struct tier_judgement tier_judge(struct mm_struct *mm, int nid)
 {
-	return TIER_NOT_KNOWN;
-}
+	const unsigned long flags = READ_ONCE(mm->flags);
+	const bool policies = flags & BIT(MMF_TIER_TASK_POLICY);
+	struct tier_judgement j = { TIER_NOT_KNOWN, TIER_NOT_KNOWN };
+
+	if (!cpusets_enabled())
+		j.cpuset = TIER_ALLOWS;
+	if (!policies)
+		j.tasks = TIER_ALLOWS;
+#ifdef CONFIG_MEMCG
+	if (policies || cpusets_enabled()) {
+		struct task_struct *owner;
+
+		rcu_read_lock();
+		owner = rcu_dereference(mm->owner);
+		if (!owner)
+			;	/* The process is exiting. */
+		else if (policies || flags & (BIT(MMF_TIER_CPUSET) | BIT(MMF_TIER_SHARED)))
+			j = tier_ask_threads(mm, owner, nid);
+		else
+			j.cpuset = node_isset(nid, owner->mems_allowed) ? TIER_ALLOWS : TIER_REFUSES;
+		rcu_read_unlock();
+	}
 #endif
-
-static enum tier_answer tier_mm_answer(struct mm_struct *mm, int nid)
-{
-	enum tier_answer answer = tier_cpuset_answer(mm, nid);
-
-	if (answer != TIER_ALLOWS || !test_bit(MMF_TIER_TASK_POLICY, &mm->flags))
-		return answer;
-	return tier_threads_answer(mm, nid);
+	return j;
 }
 
 /**
- * tier_mm_refuses - is it known that nothing of an address space may go to a node?
+ * tier_mm_answer - may memory of an address space without policies of VMAs go to a node?
  * @mm:       address space; mm_count is enough
  * @nid:      node
- * @policies: ask the policies of its tasks, too, and not only its cpuset
+ * @policies: ask the policies of its tasks, too, and not only cpusets
  *
- * For those who want to spare work; whether something may go is asked again when it does.
- * What VMAs say comes before the policies of tasks, but never before the cpuset.
+ * For sources of hotness, which spare work by it; each mapping is asked again when its page is
+ * promoted.  What VMAs say comes before the policies of tasks, but never before a cpuset.
  *
  * Context: any but hard interrupts.
- * Return: true if so.
+ * Return: TIER_ALLOWS, TIER_REFUSES or TIER_NOT_KNOWN.
  */
-bool tier_mm_refuses(struct mm_struct *mm, int nid, bool policies)
+enum tier_answer tier_mm_answer(struct mm_struct *mm, int nid, bool policies)
 {
-	enum tier_answer answer;
+	struct tier_judgement j = tier_judge(mm, nid);
 
-	answer = policies ? tier_mm_answer(mm, nid) : tier_cpuset_answer(mm, nid);
-	return answer == TIER_REFUSES;
+	return policies ? tier_worse(j.cpuset, j.tasks) : j.cpuset;
 }
 
-static enum tier_answer tier_answer(struct mempolicy *pol, int nid)
+static enum tier_answer tier_answer(const struct mempolicy *pol, int nid)
 {
 	if (!pol)
 		return TIER_NO_POLICY;
@@ -208,16 +204,17 @@ static enum tier_answer tier_answer(struct mempolicy *pol, int nid)
 }
 
 /* The policies of an object for all pages of a folio, which is locked */
-static enum tier_answer tier_object_allows(struct folio *folio, int nid)
+static enum tier_answer tier_object_answer(struct tier_flight *flight, struct folio *folio)
 {
 	enum tier_answer answer = TIER_ALLOWS;
 #ifdef CONFIG_SHMEM
-	struct address_space *mapping = folio_mapping(folio);
 	pgoff_t index, end = folio->index + folio_nr_pages(folio);
+	struct address_space *mapping = folio->mapping;
 	struct shared_policy *shared;
 
-	if (!mapping || !shmem_mapping(mapping))
+	if (!shmem_mapping(mapping))
 		return TIER_NO_POLICY;
+	tier_flight_asks(flight, mapping);
 	shared = &SHMEM_I(mapping->host)->policy;
 	if (!READ_ONCE(shared->root.rb_node))
 		return TIER_NO_POLICY;
@@ -227,7 +224,7 @@ static enum tier_answer tier_object_allows(struct folio *folio, int nid)
 
 		if (!pol)
 			answer = TIER_NO_POLICY;
-		else if (!tier_policy_allows(pol, nid))
+		else if (!tier_policy_allows(pol, flight->nid))
 			answer = TIER_REFUSES;
 		mpol_cond_put(pol);
 	}
@@ -237,133 +234,160 @@ static enum tier_answer tier_object_allows(struct folio *folio, int nid)
 	return answer;
 }
 
-/* The policy of an object whose pages are mapped.  Those of copies of them are its as well. */
-static enum tier_answer tier_mapped_object_allows(struct vm_area_struct *vma, unsigned long addr,
-						  struct folio *folio, int nid)
+/* The cpuset of the group to which page cache is charged */
+static bool tier_group_allows(struct folio *folio, int nid)
 {
-	enum tier_answer answer;
-	struct mempolicy *pol;
-	pgoff_t ilx;
+	bool allows;
 
-	if (!folio_test_anon(folio))
-		return tier_object_allows(folio, nid);
-	pol = vma->vm_ops->get_policy(vma, addr, &ilx);
-	answer = tier_answer(pol, nid);
-	mpol_cond_put(pol);
-	return answer;
+	rcu_read_lock();
+	allows = memcg_allows_node(folio_memcg(folio), nid);
+	rcu_read_unlock();
+	return allows;
+}
+
+static bool tier_refuse(struct tier_question *q, struct folio *folio)
+{
+	if (q->asked != TIER_REFUSED) {
+		q->flight->refused += folio_nr_pages(folio);
+		count_tier_events(TIER_PROMOTE_FAIL_POLICY, folio_nr_pages(folio));
+	}
+	q->asked = TIER_REFUSED;
+	return false;
+}
+
+/**
+ * __tier_ask_folio - see tier_ask_folio()
+ * @q:     of a promotion
+ * @folio: locked
+ */
+bool __tier_ask_folio(struct tier_question *q, struct folio *folio)
+{
+	q->asked = TIER_NOT_ASKED;
+	q->object = TIER_NO_POLICY;
+	if (tier_fault(ALLOW)) {
+		q->asked = TIER_ALLOWED;
+		return true;
+	}
+	if (!tier_folio_has_users(folio))
+		return tier_refuse(q, folio);
+	if (folio_test_anon(folio))
+		return true;
+	q->object = tier_object_answer(q->flight, folio);
+	if (q->object == TIER_REFUSES || !tier_group_allows(folio, q->flight->nid))
+		return tier_refuse(q, folio);
+	q->asked = TIER_ALLOWED;
+	return true;
+}
+
+/* Must a mapping be asked?  Of page cache of files, only one by the group that is charged. */
+static bool tier_mapping_counts(struct mm_struct *mm, struct folio *folio)
+{
+	bool counts = true;
+
+#ifdef CONFIG_MEMCG
+	if (!folio_test_swapbacked(folio) && !folio_test_anon(folio) && !mem_cgroup_disabled()) {
+		rcu_read_lock();
+		counts = mem_cgroup_from_task(rcu_dereference(mm->owner)) == folio_memcg(folio);
+		rcu_read_unlock();
+	}
+#endif
+	return counts;
 }
 
 /* The policy of a VMA, or of the object that it maps */
-static enum tier_answer tier_vma_answer(struct vm_area_struct *vma, unsigned long addr,
-					struct folio *folio, int nid)
+static enum tier_answer tier_vma_answer(struct tier_question *q, struct folio *folio,
+					struct vm_area_struct *vma, unsigned long addr)
 {
-	const bool object = vma->vm_ops && vma->vm_ops->get_policy;
 	const bool bound = test_bit(MMF_TIER_VMA_POLICY, &vma->vm_mm->flags);
-	enum tier_answer answer;
+	enum tier_answer answer = q->object;
+	struct mempolicy *pol;
+	pgoff_t ilx;
 
 	/* Not the lock of the VMA: mbind() has looked for pages before it takes that. */
 	if (bound && !mmap_read_trylock(vma->vm_mm))
 		return TIER_NOT_KNOWN;
-	if (object)
-		answer = tier_mapped_object_allows(vma, addr, folio, nid);
-	else
-		answer = bound ? tier_answer(vma->vm_policy, nid) : TIER_NO_POLICY;
+	if (!vma->vm_ops || !vma->vm_ops->get_policy) {
+		if (bound)
+			answer = tier_answer(vma->vm_policy, q->flight->nid);
+	} else if (folio_test_anon(folio)) {
+		/* A private copy follows the policy of the object. */
+		tier_flight_asks(q->flight, vma->vm_file->f_mapping);
+		pol = vma->vm_ops->get_policy(vma, addr, &ilx);
+		answer = tier_answer(pol, q->flight->nid);
+		mpol_cond_put(pol);
+	}
 	if (bound)
 		mmap_read_unlock(vma->vm_mm);
 	return answer;
 }
 
-static bool tier_mapping_allows(struct vm_area_struct *vma, unsigned long addr,
-				struct folio *folio, int nid)
+static bool tier_mapping_allows(struct tier_question *q, struct folio *folio,
+				struct vm_area_struct *vma, unsigned long addr)
 {
-	enum tier_answer answer = tier_vma_answer(vma, addr, folio, nid);
+	struct mm_struct *mm = vma->vm_mm;
+	struct tier_judgement j;
+	enum tier_answer answer;
 
-	if (answer == TIER_NO_POLICY)
-		answer = tier_mm_answer(vma->vm_mm, nid);
-	else if (answer == TIER_ALLOWS)
-		answer = tier_cpuset_answer(vma->vm_mm, nid);
-	return answer == TIER_ALLOWS;
+	if (!tier_mapping_counts(mm, folio))
+		return true;
+	tier_flight_asks(q->flight, mm);
+	answer = tier_vma_answer(q, folio, vma, addr);
+	if (answer > TIER_ALLOWS)
+		return false;
+	if (!tier_flight_judged(q->flight, mm, &j)) {
+		j = tier_judge(mm, q->flight->nid);
+		tier_flight_judge(q->flight, mm, j);
+	}
+	return j.cpuset == TIER_ALLOWS && (answer == TIER_ALLOWS || j.tasks == TIER_ALLOWS);
 }
 
 /**
  * __tier_may_unmap - see tier_may_unmap()
+ * @q:     of a promotion
+ * @folio: locked
  * @vma:   of the mapping
  * @addr:  of the mapping
- * @folio: to be promoted; locked
- * @nid:   target node
  */
-bool __tier_may_unmap(struct vm_area_struct *vma, unsigned long addr, struct folio *folio,
-		      int nid)
+bool __tier_may_unmap(struct tier_question *q, struct folio *folio, struct vm_area_struct *vma,
+		      unsigned long addr)
 {
-	struct tier_flight *flight;
+	if (!tier_fault(ALLOW) && !tier_mapping_allows(q, folio, vma, addr))
+		return tier_refuse(q, folio);
+	if (q->asked == TIER_NOT_ASKED)
+		q->asked = TIER_ALLOWED;
+	return true;
+}
 
-	if (tier_fault(ALLOW) || tier_mapping_allows(vma, addr, folio, nid))
-		return true;
-	count_tier_events(TIER_PROMOTE_FAIL_POLICY, folio_nr_pages(folio));
-	spin_lock(&tier_flights_lock);
-	list_for_each_entry(flight, &tier_flights, node) {
-		if (flight->task == current)
-			flight->refused += folio_nr_pages(folio);
+static bool tier_ask_one(struct folio *folio, struct vm_area_struct *vma, unsigned long addr,
+			 void *arg)
+{
+	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, 0);
+	bool allows = true;
+
+	if (page_vma_mapped_walk(&pvmw)) {
+		allows = __tier_may_unmap(arg, folio, vma, pvmw.address);
+		page_vma_mapped_walk_done(&pvmw);
 	}
-	spin_unlock(&tier_flights_lock);
-	return false;
+	return allows;
 }
 
 /**
- * tier_unmapped_allows - may a folio be promoted that nobody maps?
- * @folio: a reference is held
- * @nid:   target node
- *
- * Anonymous memory without a mapping is on its way to swap or from there, and nobody knows
- * whose it is.  Page cache has the policy of the object, if that has one.
- *
- * Context: process context; no locks needed.
- * Return: true if so, also for a folio that is mapped: its mappings are asked later.
+ * __tier_ask_shared - see tier_ask_shared()
+ * @q:     of a promotion
+ * @folio: locked
  */
-bool tier_unmapped_allows(struct folio *folio, int nid)
+bool __tier_ask_shared(struct tier_question *q, struct folio *folio)
 {
-	bool allowed;
+	struct rmap_walk_control rwc = {
+		.rmap_one = tier_ask_one,
+		.arg = q,
+		.anon_lock = folio_lock_anon_vma_read,
+	};
 
-	if (folio_mapped(folio) || tier_fault(ALLOW))
+	if (!folio_likely_mapped_shared(folio))
 		return true;
-	if (folio_test_anon(folio))
+	if (!__tier_ask_folio(q, folio))
 		return false;
-	if (!folio_test_swapbacked(folio))
-		return true;
-	/* The lock keeps folio->mapping. */
-	if (!folio_trylock(folio))
-		return false;
-	allowed = tier_object_allows(folio, nid) != TIER_REFUSES;
-	folio_unlock(folio);
-	return allowed;
-}
-
-/**
- * tier_flight_begin - this task is about to migrate a batch
- * @flight: on the stack
- *
- * Context: process context.
- */
-void tier_flight_begin(struct tier_flight *flight)
-{
-	flight->task = current;
-	flight->refused = 0;
-	spin_lock(&tier_flights_lock);
-	list_add(&flight->node, &tier_flights);
-	spin_unlock(&tier_flights_lock);
-}
-
-/**
- * tier_flight_end - the batch has been migrated
- * @flight: that was begun
- *
- * Context: process context.
- * Return: base pages of it that were refused.
- */
-unsigned long tier_flight_end(struct tier_flight *flight)
-{
-	spin_lock(&tier_flights_lock);
-	list_del(&flight->node);
-	spin_unlock(&tier_flights_lock);
-	return flight->refused;
+	rmap_walk(folio, &rwc);
+	return q->asked != TIER_REFUSED;
 }

@@ -23,6 +23,7 @@ static const char * const tier_fault_names[NR_TIER_FAULTS] = {
 	[TIER_FAULT_WATERMARK]		= "fault_watermark",
 	[TIER_FAULT_MLOCKED]		= "fault_mlocked",
 	[TIER_FAULT_ALLOW]		= "fault_allow",
+	[TIER_FAULT_SHARED]		= "fault_shared",
 	[TIER_FAULT_WAIT]		= "fault_wait",
 	[TIER_FAULT_KEEP]		= "fault_keep",
 };

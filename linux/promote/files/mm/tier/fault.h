@@ -17,8 +17,9 @@ struct dentry;
  * @TIER_FAULT_WATERMARK:	nodes are promoted to that are below their watermark
  * @TIER_FAULT_MLOCKED:		mlocked pages are promoted
  * @TIER_FAULT_ALLOW:		mappings are not asked whether they allow a promotion
+ * @TIER_FAULT_SHARED:		tasks that do not belong to the owner's process are not looked for
  * @TIER_FAULT_WAIT:		changes of policies do not wait for promotions under way
- * @TIER_FAULT_KEEP:		memory is demoted out of its cpuset to make room for promotions
+ * @TIER_FAULT_KEEP:		memory that may not be demoted is reclaimed to make room for promotions
  */
 enum tier_fault {
 	TIER_FAULT_REVIVE,
@@ -26,6 +27,7 @@ enum tier_fault {
 	TIER_FAULT_WATERMARK,
 	TIER_FAULT_MLOCKED,
 	TIER_FAULT_ALLOW,
+	TIER_FAULT_SHARED,
 	TIER_FAULT_WAIT,
 	TIER_FAULT_KEEP,
 	NR_TIER_FAULTS

@@ -43,7 +43,6 @@
 #define pr_fmt(fmt) "tier: " fmt
 
 #include <linux/debugfs.h>
-#include <linux/demote.h>
 #include <linux/jiffies.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
@@ -54,7 +53,6 @@
 #include <linux/mmzone.h>
 #include <linux/mutex.h>
 #include <linux/page_idle.h>
-#include <linux/srcu.h>
 #include <linux/swap.h>
 #include <linux/tier.h>
 #include <linux/tier_policy.h>
@@ -62,10 +60,10 @@
 #include <linux/vmstat.h>
 
 #include "../internal.h"
-#include "allow.h"
 #include "bounce.h"
 #include "events.h"
 #include "fault.h"
+#include "flight.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/tier.h>
@@ -88,10 +86,8 @@
 /* True while somebody may call tier_promote(); see tier_mover_get() */
 DEFINE_STATIC_KEY_FALSE(tier_move_key);
 
-/* Who may call tier_promote(); and the calls under way: as readers, and how many */
+/* Callers of tier_promote() */
 static atomic_t tier_movers = ATOMIC_INIT(0);
-DEFINE_STATIC_SRCU(tier_promote_srcu);
-static atomic_t tier_promoting = ATOMIC_INIT(0);
 
 /* True while at least one promoter is active; see tier_promoter_get() */
 DEFINE_STATIC_KEY_FALSE(tier_promote_key);
@@ -101,6 +97,7 @@ static unsigned int tier_promoters;	/* under the mutex */
 /* A list for migrate_pages(): one target node, one memcg, one order */
 struct tier_batch {
 	struct list_head folios;
+	struct tier_flight *flight;
 	struct mem_cgroup *memcg;	/* a reference, or NULL */
 	int nid;
 	unsigned int order;
@@ -144,17 +141,8 @@ static struct folio *tier_alloc_base(struct tier_dst *dst, gfp_t gfp)
 	return page_folio(page);
 }
 
-/**
- * tier_alloc_dst - allocate what a folio is promoted to
- * @src:     to be promoted
- * @private: struct tier_dst
- *
- * migrate_pages() calls it.  It is also what a promotion is known by (tier_unmap_flags()).
- *
- * Context: process context, no locks held.
- * Return: a folio of the same order on the target node, or NULL.
- */
-struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
+/* For migrate_pages(): a folio of the same order on the target node, or NULL */
+static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 {
 	struct tier_dst *dst = (struct tier_dst *)private;
 	unsigned int order = folio_order(src);
@@ -236,26 +224,28 @@ static void tier_wake_kswapd(int nid, unsigned int order)
 	}
 }
 
-/* Migrate what is on the list; afterwards the batch is empty. */
-static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stats)
+/*
+ * Migrate what is on the list; afterwards the batch is empty.  @next: a folio that is isolated and
+ * comes next, or NULL
+ */
+static void tier_flush(struct tier_batch *batch, const struct folio *next,
+		       struct tier_promote_stats *stats)
 {
 	struct tier_dst dst = {
 		.nid = batch->nid,
 		.wanted = batch->nr_pages,
 	};
 	unsigned long moved, refused, left = 0;
-	struct tier_flight flight;
 	struct folio *folio;
 	int rc;
 
 	if (list_empty(&batch->folios))
 		return;
 
-	tier_flight_begin(&flight);
-	rc = migrate_pages(&batch->folios, tier_alloc_dst, tier_put_dst,
-			   (unsigned long)&dst, MIGRATE_ASYNC, MR_NUMA_MISPLACED,
-			   NULL);
-	refused = tier_flight_end(&flight);
+	rc = migrate_pages_flight(&batch->folios, tier_alloc_dst, tier_put_dst,
+				  (unsigned long)&dst, MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL,
+				  batch->flight);
+	refused = batch->flight->refused;
 
 	/*
 	 * migrate_pages() reports a folio whose last user went away while it
@@ -270,6 +260,10 @@ static void tier_flush(struct tier_batch *batch, struct tier_promote_stats *stat
 		left += folio_nr_pages(folio);
 	if (left)
 		putback_movable_pages(&batch->folios);
+	if (next)
+		tier_flight_next(batch->flight, next);
+	else
+		tier_flight_end(batch->flight);
 
 	stats->moved += moved;
 	tier_bounce_promoted(moved);
@@ -345,7 +339,7 @@ static struct folio *tier_get_folio(unsigned long pfn)
 /* The reasons are in the header comment. */
 static bool tier_may_promote(struct folio *folio)
 {
-	if (node_is_toptier(folio_nid(folio)))
+	if (node_is_toptier(folio_nid(folio)) || !tier_folio_has_users(folio))
 		return false;
 	if (folio_test_hugetlb(folio) || folio_contain_hwpoisoned_page(folio))
 		return false;
@@ -459,7 +453,7 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 
 	if (batch->nid != nid || batch->order != order ||
 	    batch->nr_pages + nr > TIER_BATCH_PAGES) {
-		tier_flush(batch, stats);
+		tier_flush(batch, NULL, stats);
 		batch->nid = nid;
 		batch->order = order;
 	}
@@ -480,6 +474,9 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 		goto out;
 	}
 
+	if (list_empty(&batch->folios))
+		tier_flight_begin(batch->flight, nid);
+	tier_flight_takes(batch->flight, folio);
 	if (!folio_isolate_lru(folio)) {
 		stats->isolate += nr;
 		goto out;
@@ -490,7 +487,7 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 	/* Only the isolation makes folio_memcg() stable. */
 	memcg = get_mem_cgroup_from_folio(folio);
 	if (memcg != batch->memcg)
-		tier_flush(batch, stats);
+		tier_flush(batch, folio, stats);
 	if (list_empty(&batch->folios))
 		batch->memcg = memcg;
 	else
@@ -530,8 +527,7 @@ static bool tier_add_range(struct tier_batch *batch, struct tier_range *range,
 			 * collapsed since, and whether it is hot as a whole is
 			 * not known.
 			 */
-			if (nr <= left && tier_may_promote(folio) &&
-			    tier_unmapped_allows(folio, range->nid)) {
+			if (nr <= left && tier_may_promote(folio)) {
 				if (!tier_add_folio(batch, folio, range->nid, stats)) {
 					range->pfn = pfn;
 					range->nr = left;
@@ -562,7 +558,8 @@ next:
  * that were vacated must not be tried again, because somebody else will get them.
  * Ranges with an invalid target are skipped.
  *
- * While memory goes offline nothing is promoted, and all counts as busy.
+ * While memory goes offline nothing is promoted, and all counts as busy; so it does where
+ * TIER_FLIGHTS calls are under way.
  *
  * Context: process context, may sleep.  Takes the memory hotplug lock for reading.
  * No mmap_lock, page-table lock or folio lock may be held: migration takes folio
@@ -579,16 +576,11 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 		.nomem_nid = NUMA_NO_NODE,
 	};
 	unsigned int i = 0;
-	int srcu;
 
-	/*
-	 * Full barrier, pairs with __tier_wait_promotions(): either that waits for us, or we
-	 * see what was changed before it.
-	 */
-	atomic_inc_return(&tier_promoting);
-	srcu = srcu_read_lock(&tier_promote_srcu);
-	/* Without, nobody would be asked; see tier_mover_put(). */
-	if (!atomic_read(&tier_movers))
+	/* A full barrier; pairs with tier_mover_put(). */
+	batch.flight = tier_flight_get();
+	/* Without a mover, a change of a policy would not wait. */
+	if (batch.flight && !atomic_read(&tier_movers))
 		goto out;
 	/*
 	 * For tier_get_folio().  Taken before anything is isolated and not in
@@ -597,7 +589,7 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 	 * hold while we wait for the lock.  And it holds it for as long as somebody
 	 * keeps a folio from moving, so it is not waited for.
 	 */
-	if (!try_get_online_mems()) {
+	if (!batch.flight || !try_get_online_mems()) {
 		for (i = 0; i < nr_ranges; i++)
 			done.busy += ranges[i].nr;
 		goto out;
@@ -610,12 +602,12 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 		if (!tier_add_range(&batch, &ranges[i], &done))
 			break;
 	}
-	tier_flush(&batch, &done);
+	tier_flush(&batch, NULL, &done);
 	put_online_mems();
 
 out:
-	srcu_read_unlock(&tier_promote_srcu, srcu);
-	atomic_dec(&tier_promoting);
+	if (batch.flight)
+		tier_flight_put(batch.flight);
 	count_tier_events(TIER_PROMOTE_SUCCESS, done.moved);
 	count_tier_events(TIER_PROMOTE_SKIPPED, done.skipped);
 	count_tier_events(TIER_PROMOTE_FAIL_ISOLATE, done.isolate);
@@ -635,19 +627,6 @@ out:
 }
 
 /**
- * __tier_wait_promotions - see tier_wait_promotions()
- */
-bool __tier_wait_promotions(void)
-{
-	/* Pairs with tier_promote(): what the caller has changed comes first. */
-	smp_mb();
-	if (!atomic_read(&tier_promoting) || tier_fault(WAIT))
-		return false;
-	synchronize_srcu_expedited(&tier_promote_srcu);
-	return true;
-}
-
-/**
  * tier_mover_get - somebody is going to call tier_promote()
  *
  * From now on migration asks mappings whether they allow a promotion, and changes of policies
@@ -663,13 +642,13 @@ void tier_mover_get(void)
  * tier_mover_put - it will not call tier_promote() any more
  *
  * Undoes one tier_mover_get().  A tier_promote() that is late does nothing.
- * Context: may sleep; waits for those under way.
+ * Context: may sleep; the last one waits for those under way.
  */
 void tier_mover_put(void)
 {
-	atomic_dec(&tier_movers);
-	/* Who has not seen that has to ask mappings until it is through. */
-	synchronize_srcu(&tier_promote_srcu);
+	/* A call that has not seen this has to be waited for by changes of policies. */
+	if (atomic_dec_and_test(&tier_movers))
+		tier_flights_wait_idle();
 	static_branch_dec(&tier_move_key);
 }
 
@@ -778,7 +757,7 @@ bool __tier_headroom_rests(int nid)
  * tier_headroom_failed - kswapd has not reached its goal, while it ran for promotions only
  * @nid: its node
  *
- * Perhaps what is cold may not leave the node (tier_keeps()).  Nobody else misses memory, so
+ * Perhaps the cpuset of what is cold does not allow another node.  No allocation misses memory, so
  * kswapd has not failed, and may sleep for some time, unless memory becomes short.
  *
  * Context: kswapd.
@@ -794,30 +773,18 @@ void tier_headroom_failed(int nid)
 }
 
 /**
- * tier_keeps - may a folio not be demoted just to make room for a promotion?
- * @folio: isolated and locked, on a node that demotes
+ * tier_keeps - a folio that may not be demoted is not reclaimed just for a promotion
+ * @folio: isolated and locked
  *
- * Demotion breaks the cpuset of a control group, as it does without us where memory is short.
- * For a promotion it is not worth that.
- *
- * Context: kswapd.
- * Return: true if a node to which it could be demoted is not allowed.
+ * Context: kswapd, which runs for promotions only.
+ * Return: true, but for a fault.
  */
 bool tier_keeps(struct folio *folio)
 {
-	nodemask_t targets;
-	int nid;
-
-	if (!cpusets_enabled() || tier_fault(KEEP))
+	if (tier_fault(KEEP))
 		return false;
-	node_get_allowed_targets(folio_pgdat(folio), &targets);
-	for_each_node_mask(nid, targets) {
-		if (!folio_may_demote(folio, nid)) {
-			count_tier_events(TIER_DEMOTE_KEPT, folio_nr_pages(folio));
-			return true;
-		}
-	}
-	return false;
+	count_tier_events(TIER_DEMOTE_KEPT, folio_nr_pages(folio));
+	return true;
 }
 
 /*

@@ -25,6 +25,7 @@ static const char * const tier_event_names[NR_TIER_EVENTS] = {
 	[TIER_PROMOTE_FAIL_NOMEM]	= "tier_promote_fail_nomem ",
 	[TIER_PROMOTE_FAIL_WATERMARK]	= "tier_promote_fail_watermark ",
 	[TIER_PROMOTE_BOUNCE]		= "tier_promote_bounce ",
+	[TIER_POLICY_WAIT]		= "tier_policy_wait ",
 	[TIER_DEMOTE_KEPT]		= "tier_demote_kept ",
 };
 

@@ -57,6 +57,7 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @nodes:	of the scanner
  * @cpuset:	nodes that the process may use
  * @policy:	nodes that its mempolicy allows; those of its VMAs come before it
+ * @unjudged:	visits in a row in which its tasks could not be asked
  * @next:	address to go on at, 0 at the beginning
  * @number:	of the pass, to take turns with
  * @epoch:	of its beginning
@@ -85,6 +86,7 @@ struct kmmscand_pass {
 	const struct kmmscand_nodes *nodes;
 	nodemask_t cpuset;
 	nodemask_t policy;
+	unsigned int unjudged;
 	unsigned long next;
 	unsigned int number;
 	unsigned int epoch;

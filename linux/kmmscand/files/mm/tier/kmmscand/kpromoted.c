@@ -426,9 +426,8 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 		if (end > done || stats.moved)
 			tries = 0;
 		work->moved += stats.moved;
-		/* What may not move is not at the cost of what may. */
-		work->left += stats.refused;
-		p->tokens += stats.refused;
+		/* What may not move uses no room.  It is charged, or it could be tried for ever. */
+		p->room[p->ranges[done].nid].left += stats.refused;
 		tried = stats.moved + stats.isolate + stats.busy + stats.nomem + stats.skipped +
 			stats.refused;
 		/* An average over some batches; of a few pages the overhead is too large. */

@@ -13,8 +13,9 @@
  * tables (and at most KMMSCAND_SLICE_HOLES empty entries above them), or of
  * KMMSCAND_SLICE_NS, or until somebody waits for mmap_lock, whichever is first; but of
  * one page table at least.  mmap_lock is taken for reading, by trylock only, for one
- * slice.  A scanner never waits for it: a pass that finds it taken is left, is tried once
- * more at the end of the round, and goes on in the next round where it was.
+ * slice.  A walk that finds it taken sleeps at most KMMSCAND_LOCK_TRIES times for a moment; then
+ * the pass is left, is tried once more at the end of the round, and goes on in the next round
+ * where it was.
  *
  * mm_users is never taken, only mm_count.  exit_mmap() unmaps with mmap_lock held for
  * reading, as we walk, and needs it for writing before it frees page tables.  So a process
@@ -74,6 +75,7 @@
 
 #include <linux/cpuset.h>
 #include <linux/dax.h>
+#include <linux/delay.h>
 #include <linux/hugetlb.h>
 #include <linux/kmmscand.h>
 #include <linux/kthread.h>
@@ -118,6 +120,12 @@
 /* A page table that the processor has not walked is read in one turn of so many */
 #define KMMSCAND_FULL_PASSES	64
 
+/* Visits in a row after which an address space that could not be judged is left out */
+#define KMMSCAND_UNJUDGED	3
+/* Sleeps for mmap_lock in a walk */
+#define KMMSCAND_LOCK_TRIES	64
+#define KMMSCAND_LOCK_USECS	50
+
 /* Epoch in which MGLRU has cleared the bit of an upper-level entry the last time */
 static unsigned int kmmscand_table_aged;
 
@@ -158,6 +166,7 @@ struct kmmscand_walk {
 	u64 until;			/* local_clock() */
 	unsigned int skips;
 	unsigned int holes;
+	unsigned int tries;		/* sleeps for mmap_lock that are left */
 
 	unsigned long again;		/* entries looked at in a burst; no part of the pass */
 	unsigned int warm;		/* score that may be promoted at all */
@@ -426,20 +435,12 @@ static bool kmmscand_not_walked(struct kmmscand_walk *w, pmd_t *pmd, unsigned lo
  */
 void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
 {
-	switch (pol ? pol->mode : MPOL_DEFAULT) {
-	case MPOL_BIND:
-	case MPOL_PREFERRED:
-	case MPOL_PREFERRED_MANY:
-		*nodes = pol->nodes;
-		break;
-	case MPOL_INTERLEAVE:
-	case MPOL_WEIGHTED_INTERLEAVE:
-		/* Promotion would undo the spreading. */
-		*nodes = NODE_MASK_NONE;
-		break;
-	default:
-		*nodes = NODE_MASK_ALL;
-	}
+	int nid;
+
+	nodes_clear(*nodes);
+	for_each_node_state(nid, N_MEMORY)
+		if (tier_policy_allows(pol, nid))
+			node_set(nid, *nodes);
 }
 
 /**
@@ -452,16 +453,24 @@ void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes)
  */
 void kmmscand_task_policy(struct kmmscand_pass *pass)
 {
+	/* What cannot be judged is refused each time, at the cost of what may be promoted. */
+	const bool left_out = pass->unjudged == KMMSCAND_UNJUDGED;
+	enum tier_answer cpuset, tasks;
+	bool judged = true;
 	int nid;
 
 	nodes_clear(pass->cpuset);
 	nodes_clear(pass->policy);
 	for_each_node_mask(nid, pass->nodes->top) {
-		if (!tier_mm_refuses(pass->mm, nid, false))
+		cpuset = tier_mm_answer(pass->mm, nid, false);
+		tasks = tier_mm_answer(pass->mm, nid, true);
+		judged &= tasks != TIER_NOT_KNOWN;
+		if (cpuset == TIER_ALLOWS || (cpuset == TIER_NOT_KNOWN && !left_out))
 			node_set(nid, pass->cpuset);
-		if (!tier_mm_refuses(pass->mm, nid, true))
+		if (tasks == TIER_ALLOWS || (tasks == TIER_NOT_KNOWN && !left_out))
 			node_set(nid, pass->policy);
 	}
+	pass->unjudged = judged ? 0 : pass->unjudged + !left_out;
 }
 
 /* May anything at this address go to a fast node, and to which one first? */
@@ -666,6 +675,21 @@ static const struct mm_walk_ops kmmscand_walk_ops = {
 	.walk_lock	= PGWALK_RDLOCK,
 };
 
+/*
+ * Threads that map and unmap all the time leave short gaps between the holds of mmap_lock.  Wait
+ * for one, but not for a hold that lasts.
+ */
+static bool kmmscand_lock(struct kmmscand_walk *w)
+{
+	while (!mmap_read_trylock(w->pass->mm)) {
+		if (!w->tries)
+			return false;
+		w->tries--;
+		usleep_idle_range(KMMSCAND_LOCK_USECS, 2 * KMMSCAND_LOCK_USECS);
+	}
+	return true;
+}
+
 /* One slice.  Returns 0 at @end, 1 if there is more, or -EBUSY, or -ESRCH. */
 static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 {
@@ -675,7 +699,7 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 	/* The process does not want it any more. */
 	if (!tier_mm_scale(mm))
 		return -ESRCH;
-	if (!mmap_read_trylock(mm))
+	if (!kmmscand_lock(w))
 		return -EBUSY;
 	/* With the lock, so that exit_mmap() cannot have got to the page tables. */
 	if (test_bit(MMF_UNSTABLE, &mm->flags) || !atomic_read(&mm->mm_users)) {
@@ -744,6 +768,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
 			!(pass->stale && kmmscand_begins(look)),
 		.warm = READ_ONCE(kmmscand_tunables.hot_threshold),
 		.hot_nid = NUMA_NO_NODE,
+		.tries = KMMSCAND_LOCK_TRIES,
 	};
 	int ret;
 

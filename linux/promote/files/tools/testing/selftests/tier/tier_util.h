@@ -292,7 +292,7 @@ static inline int bind_thread(int mode, uint64_t nodes)
  * either side, without the advice, keeps the VMA apart from its neighbours.
  * To be unmapped by unmap_on().
  */
-static char *map_on(size_t len, int nid, bool huge)
+static inline char *map_on(size_t len, int nid, bool huge)
 {
 	unsigned long mask = 1UL << nid;
 	char *raw, *addr;

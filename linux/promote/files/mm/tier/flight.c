@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Promotions under way, and the changes of policies that wait for them.
+ *
+ * Invariant: when a system call has changed a policy or a cpuset, no page arrives any more that
+ * the new one forbids, and pages that arrived before have been found by MPOL_MF_MOVE and by a
+ * change of cpuset.mems.
+ *
+ * A call of tier_promote() is a flight.  It isolates a batch of folios, asks about each, migrates
+ * those that are allowed, and ends the batch: at most 512 base pages, or one larger folio.  For
+ * the time of a batch the flight has a bit for each address space and each object that it has
+ * asked (tier_flight_asks()), and for each folio that it has isolated.
+ *
+ * A change of a policy first makes the policy visible.  Then it looks for flights that have asked
+ * its own address space or object (tier_wait_add()), and waits for the end of their batches, with
+ * no lock held (tier_wait()).  Batches that begin or ask later see the new policy.  It does not
+ * wait if the new policy forbids no node that the old one allowed.
+ *
+ * mbind(2) looks for pages before it sets the policy.  So it waits first, and then takes mmap_lock
+ * for writing (__tier_mmap_write_lock()): an address space with MMF_TIER_VMA_POLICY is asked with
+ * that lock only.  If a flight has asked in between, mbind(2) drops the lock and waits once more;
+ * after TIER_LOCK_TRIES it waits with the lock held, and that is final.
+ *
+ * Two keys may share a bit: a change waits for nothing then, with the probability
+ *	(address spaces and objects that a batch has asked) / 2^TIER_ASKED_BITS.
+ * A batch asks as many as map its folios.
+ *
+ * Cost.  A change looks at a word of each flight, one for each slow node as a rule.  A flight has
+ * 4 KiB, clears 2.5 KiB of bits for each batch, and is never freed.
+ */
+
+#include <linux/bitmap.h>
+#include <linux/mempolicy.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/tier_policy.h>
+#include <linux/wait.h>
+
+#include "events.h"
+#include "fault.h"
+#include "flight.h"
+
+/* How often mbind(2) drops mmap_lock to wait */
+#define TIER_LOCK_TRIES		3
+
+static struct tier_flight *tier_flights[TIER_FLIGHTS];	/* set once each */
+static unsigned long tier_flights_busy;			/* slots, a bit each */
+static atomic64_t tier_flight_seq = ATOMIC64_INIT(0);	/* id of the last batch that has begun */
+
+static_assert(TIER_FLIGHTS <= BITS_PER_LONG);
+
+/**
+ * tier_flight_get - begin a flight
+ *
+ * Context: process context, may sleep.  A full barrier.
+ * Return: the flight of this task until tier_flight_put(); NULL if there are too many, or no
+ * memory.
+ */
+struct tier_flight *tier_flight_get(void)
+{
+	struct tier_flight *flight;
+	int slot;
+
+	for (slot = 0; slot < TIER_FLIGHTS; slot++)
+		if (!test_and_set_bit(slot, &tier_flights_busy))
+			break;
+	if (slot == TIER_FLIGHTS)
+		return NULL;
+	flight = tier_flights[slot];
+	if (!flight) {
+		flight = kzalloc(sizeof(*flight), GFP_KERNEL | __GFP_NOWARN);
+		if (!flight) {
+			clear_bit_unlock(slot, &tier_flights_busy);
+			return NULL;
+		}
+		flight->slot = slot;
+		flight->id = U64_MAX;
+		init_waitqueue_head(&flight->wait);
+		/* Pairs with tier_wait_look(), which depends on the address. */
+		smp_store_release(&tier_flights[slot], flight);
+	}
+	return flight;
+}
+
+/**
+ * tier_flight_put - end a flight
+ * @flight: that has no isolated folios any more
+ *
+ * Context: process context.
+ */
+void tier_flight_put(struct tier_flight *flight)
+{
+	/* A batch that could isolate nothing */
+	if (flight->id != U64_MAX)
+		tier_flight_end(flight);
+	clear_bit_unlock(flight->slot, &tier_flights_busy);
+	smp_mb__after_atomic();	/* pairs with prepare_to_wait() */
+	wake_up(&flight->wait);
+}
+
+/**
+ * tier_flight_begin - begin a batch
+ * @flight: of the running task
+ * @nid:    target
+ *
+ * Context: process context.
+ */
+void tier_flight_begin(struct tier_flight *flight, int nid)
+{
+	flight->nid = nid;
+	flight->refused = 0;
+	/* A full barrier: with a higher id than a waiter has read, its change is seen. */
+	WRITE_ONCE(flight->id, atomic64_inc_return(&tier_flight_seq));
+	smp_wmb();	/* The id comes before the bits; pairs with tier_wait_look(). */
+}
+
+/* All folios of the batch but @folio have moved or are back on the LRU. */
+static void tier_flight_clear(struct tier_flight *flight, const struct folio *folio)
+{
+	unsigned int i, keep = folio ? hash_ptr(folio, TIER_FOLIO_BITS) : UINT_MAX;
+
+	for (i = 0; i < ARRAY_SIZE(flight->judged); i++) {
+		if (flight->judged[i].mm)
+			mmdrop(flight->judged[i].mm);
+		flight->judged[i].mm = NULL;
+	}
+	bitmap_zero(flight->asked, 1 << TIER_ASKED_BITS);
+	for (i = 0; i < ARRAY_SIZE(flight->folios); i++)
+		WRITE_ONCE(flight->folios[i], i == BIT_WORD(keep) ? BIT_MASK(keep) : 0);
+}
+
+static void tier_flight_wake(struct tier_flight *flight)
+{
+	smp_mb();	/* The id comes first; pairs with prepare_to_wait(). */
+	if (waitqueue_active(&flight->wait))
+		wake_up_all(&flight->wait);
+}
+
+/**
+ * tier_flight_next - end a batch and begin another one, with the same target
+ * @flight: of the running task
+ * @folio:  that is isolated and the first of the next batch
+ *
+ * Context: process context.
+ */
+void tier_flight_next(struct tier_flight *flight, const struct folio *folio)
+{
+	tier_flight_clear(flight, folio);
+	tier_flight_begin(flight, flight->nid);
+	tier_flight_wake(flight);
+}
+
+/**
+ * tier_flight_end - all folios of a batch have moved or are back on the LRU
+ * @flight: of the running task
+ *
+ * Context: process context.
+ */
+void tier_flight_end(struct tier_flight *flight)
+{
+	tier_flight_clear(flight, NULL);
+	/* What was migrated is visible to a waiter that finds the batch over. */
+	smp_store_release(&flight->id, U64_MAX);
+	tier_flight_wake(flight);
+}
+
+/**
+ * tier_flights_wait_idle - wait until no flight is under way
+ *
+ * The caller has made sure that a flight that begins now does nothing.
+ *
+ * Context: may sleep.
+ */
+void tier_flights_wait_idle(void)
+{
+	int slot;
+
+	for (slot = 0; slot < TIER_FLIGHTS; slot++)
+		if (READ_ONCE(tier_flights[slot]))
+			wait_event(tier_flights[slot]->wait,
+				   !test_bit_acquire(slot, &tier_flights_busy));
+}
+
+/* The entry for an address space, which may be another's */
+static unsigned int tier_flight_entry(const struct mm_struct *mm)
+{
+	return hash_ptr(mm, TIER_JUDGED_BITS);
+}
+
+/**
+ * tier_flight_judged - has an address space been judged in this batch?
+ * @flight: of the running task
+ * @mm:     address space
+ * @answer: result
+ *
+ * Context: any.
+ */
+bool tier_flight_judged(struct tier_flight *flight, struct mm_struct *mm,
+			struct tier_judgement *answer)
+{
+	unsigned int i = tier_flight_entry(mm);
+
+	if (flight->judged[i].mm != mm)
+		return false;
+	*answer = flight->judged[i].answer;
+	return true;
+}
+
+/**
+ * tier_flight_judge - keep the answer of an address space until the batch ends
+ * @flight: of the running task
+ * @mm:     address space that tier_flight_asks() was called for
+ * @answer: of its tasks
+ *
+ * An answer that a busy lock has prevented is not kept, nor a second one for one entry: the
+ * reference of the first is given back at the end of the batch, outside of locks.
+ *
+ * Context: any.
+ */
+void tier_flight_judge(struct tier_flight *flight, struct mm_struct *mm,
+		       struct tier_judgement answer)
+{
+	unsigned int i = tier_flight_entry(mm);
+
+	if (flight->judged[i].mm || answer.cpuset == TIER_NOT_KNOWN ||
+	    answer.tasks == TIER_NOT_KNOWN)
+		return;
+	/* With the reference, no other address space can have the same address. */
+	mmgrab(mm);
+	flight->judged[i].mm = mm;
+	flight->judged[i].answer = answer;
+}
+
+/* Add the flights that have a bit, of @asked or of the folios. */
+static void tier_wait_look(struct tier_wait *wait, unsigned int bit, bool asked)
+{
+	int slot;
+
+	if (tier_fault(WAIT))
+		return;
+	smp_mb();	/* What the caller has changed comes first. */
+	/* A batch with a higher id has begun after the change.  Read before the bits. */
+	wait->seq = atomic64_read_acquire(&tier_flight_seq);
+	for (slot = 0; slot < TIER_FLIGHTS; slot++) {
+		struct tier_flight *flight = READ_ONCE(tier_flights[slot]);
+
+		if (flight && test_bit(bit, asked ? flight->asked : flight->folios))
+			wait->slots |= BIT(slot);
+	}
+	smp_rmb();	/* The bits come before the id, which tier_wait() reads. */
+}
+
+/**
+ * __tier_wait_add - see tier_wait_add()
+ * @wait: to add to
+ * @key:  struct mm_struct or struct address_space
+ */
+void __tier_wait_add(struct tier_wait *wait, const void *key)
+{
+	tier_wait_look(wait, hash_ptr(key, TIER_ASKED_BITS), true);
+}
+
+/**
+ * __tier_wait_add_folio - see tier_wait_add_folio()
+ * @wait:  to add to
+ * @folio: that the caller could not isolate
+ */
+void __tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio)
+{
+	tier_wait_look(wait, hash_ptr(folio, TIER_FOLIO_BITS), false);
+}
+
+/**
+ * __tier_wait_add_objects - see tier_wait_add_objects()
+ * @wait:  to add to
+ * @mm:    that maps them; mmap_lock is held
+ * @start: of the mappings
+ * @end:   of the mappings
+ */
+void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsigned long start,
+			     unsigned long end)
+{
+	struct vm_area_struct *vma;
+	VMA_ITERATOR(vmi, mm, start);
+
+	for_each_vma_range(vmi, vma, end)
+		if (vma->vm_file && vma->vm_ops && vma->vm_ops->set_policy)
+			__tier_wait_add(wait, vma->vm_file->f_mapping);
+}
+
+/**
+ * __tier_wait - see tier_wait()
+ * @wait: with flights
+ */
+void __tier_wait(struct tier_wait *wait)
+{
+	unsigned long slot;
+
+	count_tier_events(TIER_POLICY_WAIT, 1);
+	for_each_set_bit(slot, &wait->slots, TIER_FLIGHTS) {
+		struct tier_flight *flight = tier_flights[slot];
+
+		if (wait_event_killable(flight->wait,
+					smp_load_acquire(&flight->id) > wait->seq))
+			break;
+	}
+	wait->slots = 0;
+}
+
+/**
+ * __tier_task_policy_changed - see tier_task_policy_changed()
+ * @old: of the calling thread, which has another one now
+ */
+void __tier_task_policy_changed(const struct mempolicy *old)
+{
+	struct tier_wait wait = {};
+	int nid;
+
+	for_each_node_state(nid, N_MEMORY) {
+		if (!tier_policy_allows(old, nid) || tier_policy_allows(current->mempolicy, nid))
+			continue;
+		__tier_wait_add(&wait, current->mm);
+		tier_wait(&wait);
+		return;
+	}
+}
+
+/**
+ * __tier_mmap_write_lock - see tier_mmap_write_lock()
+ * @mm: has MMF_TIER_VMA_POLICY
+ */
+void __tier_mmap_write_lock(struct mm_struct *mm)
+{
+	struct tier_wait wait = {};
+	int tries;
+
+	for (tries = 0; ; tries++) {
+		if (tries) {
+			mmap_write_unlock(mm);
+			tier_wait(&wait);
+		}
+		mmap_write_lock(mm);
+		__tier_wait_add(&wait, mm);
+		if (!wait.slots)
+			return;
+		if (tries == TIER_LOCK_TRIES || fatal_signal_pending(current))
+			break;
+	}
+	tier_wait(&wait);
+}

@@ -1,0 +1,699 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ways around memory policies and cpusets that a promotion must not find, and what a policy must
+ * not cost: folios that no PTE maps when they are asked about, cpusets of tasks that do not
+ * belong to the owner of the address space, page cache of a confined group, policy calls of
+ * a process beside another's promotions, and mappings that veto what is not theirs.
+ *
+ * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks its rule:
+ *
+ *   shared_process, shared_policy	fault_shared
+ *   task_race, shm_pair_race		fault_wait
+ *   bystander, veto, cheap_refusal	none
+ *   all others				fault_allow
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <sys/swap.h>
+
+#include "tier_policy.h"
+
+#ifndef __NR_set_mempolicy_home_node
+#define __NR_set_mempolicy_home_node 450
+#endif
+
+#define DIR_SWAP	"/tmp/policy_test_swap"
+#define SWAP_FILE	DIR_SWAP "/swap"
+#define SWAP_MB		"32"
+/* Pages that are swapped out; a read brings some neighbours back. */
+#define NR_SWAP		64UL
+/* Calls of each kind beside another process's promotions */
+#define NR_CALLS	1000
+/* Pages that it moves itself */
+#define NR_MOVED	16UL
+/* Pages of which promotion is refused one by one, and how many flushes that may cost */
+#define NR_REFUSED	64UL
+#define MAX_FLUSHES	16
+
+static int set_home(char *p, size_t len, int nid)
+{
+	return syscall(__NR_set_mempolicy_home_node, p, len, (unsigned long)nid, 0UL);
+}
+
+/* A child that runs a function and then waits until it is killed.  0 if that failed */
+static pid_t start_child(bool (*begin)(char *arg), char *arg)
+{
+	int ready[2];
+	pid_t pid;
+	char c = 0;
+
+	if (pipe(ready))
+		return 0;
+	fflush(stdout);
+	pid = fork_child();
+	if (!pid) {
+		if (begin(arg) && write(ready[1], &c, 1) == 1)
+			for (;;)
+				pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	if (pid > 0 && read(ready[0], &c, 1) != 1) {
+		waitpid(pid, NULL, 0);
+		pid = 0;
+	}
+	close(ready[0]);
+	return pid > 0 ? pid : 0;
+}
+
+static void end_child(pid_t pid)
+{
+	if (pid) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+}
+
+/* Try to promote all frames of the slow node in the swap cache.  Returns how many were tried. */
+static unsigned long promote_swap_cache(void)
+{
+	enum { CHUNK = 4096 };
+	static uint64_t flags[CHUNK];
+	unsigned long pfn, tried = 0;
+	int i, fd = open("/proc/kpageflags", O_RDONLY);
+	ssize_t n;
+
+	for (pfn = 0; (n = pread(fd, flags, sizeof(flags), pfn * sizeof(*flags))) > 0;
+	     pfn += n / sizeof(*flags)) {
+		for (i = 0; i < n / (ssize_t)sizeof(*flags); i++) {
+			if (!(flags[i] & 1ULL << KPF_SWAPCACHE) || flags[i] & 1ULL << KPF_MMAP)
+				continue;
+			promote_frames(pfn + i, 1);
+			tried++;
+		}
+	}
+	close(fd);
+	return tried;
+}
+
+static bool use_swap(void)
+{
+	if (!make_disk(DIR_SWAP))
+		return false;
+	if (!system("PATH=$PATH:/sbin:/usr/sbin; dd if=/dev/zero of=" SWAP_FILE
+		    " bs=1M count=" SWAP_MB " 2>/dev/null && chmod 600 " SWAP_FILE
+		    " && mkswap " SWAP_FILE " >/dev/null") && !swapon(SWAP_FILE, 0))
+		return true;
+	remove_disk(DIR_SWAP);
+	return false;
+}
+
+static bool bind_swapped(char *p)
+{
+	return !bind_range(p, NR_SWAP * PAGE, MPOL_BIND, only(slow), 0);
+}
+
+/* What is read back belongs to a parent and a child, so that it goes through the swap cache. */
+static void test_swap_readback(void)
+{
+	const size_t len = NR_SWAP * PAGE;
+	unsigned long tried = 0, i, moved;
+	char *p = map_slow(NR_SWAP);
+	pid_t pid = 0;
+	bool ok = p;
+
+	if (!use_swap()) {
+		ksft_test_result_skip("no swap on " DISK "\n");
+		return;
+	}
+	ok = ok && bind_swapped(p) && !madvise(p, len, MADV_PAGEOUT);
+	if (ok)
+		pid = start_child(bind_swapped, p);
+	ok = ok && pid;
+	for (i = 0; ok && i < NR_SWAP; i += NR_SWAP / 4) {
+		ok = *(volatile char *)(p + i * PAGE) || true;
+		usleep(10000);
+		tried += promote_swap_cache();
+		/* This one is mapped here, and a swap entry there. */
+		if (pfn_of(p + i * PAGE) && node_of(p + i * PAGE) == slow)
+			promote_frames(pfn_of(p + i * PAGE), 1);
+	}
+	moved = ok ? NR_SWAP - count_on(p, len, slow) : 0;
+	for (i = 0; ok && i < NR_SWAP; i++)
+		ok = intact(p + i * PAGE, PAGE);
+	moved = ok ? NR_SWAP - count_on(p, len, slow) : moved;
+	ksft_print_msg("%lu pages of the swap cache were tried, %lu moved\n", tried, moved);
+	ksft_test_result(ok && tried && !moved, "pages that are read back from swap stay\n");
+	end_child(pid);
+	munmap(p, len);
+	swapoff(SWAP_FILE);
+	remove_disk(DIR_SWAP);
+}
+
+static bool bind_object(char *fd)
+{
+	char *p = map_shared((long)fd, RACE_LEN);
+	bool ok = p && !bind_range(p, RACE_LEN, MPOL_BIND, only(slow), 0);
+
+	if (ok)
+		fill(p, RACE_LEN);
+	return ok;
+}
+
+/* Promote frames of the slow node, which are sorted, in requests for many. */
+static void promote_all_frames(const uint64_t *pfns, unsigned long nr)
+{
+	unsigned long i = 0, first;
+
+	while (i < nr) {
+		for (first = i++; i < nr && pfns[i] - pfns[first] < WINDOW; i++)
+			;
+		promote(pfns[first], pfns[i - 1] - pfns[first] + 1, fast);
+	}
+}
+
+/* Processes map the object and unmap it again, so that it is often unmapped when it is asked. */
+static void test_last_mapping(void)
+{
+	double end = now() + race_seconds();
+	unsigned long rounds = 0, moved = 0, i;
+	long fd = make_memfd(RACE_LEN);
+	static uint64_t entries[NR_RACE];
+	long skipped = event_count("tier_promote_fail_policy");
+	pid_t pid = 0;
+	char *p = NULL;
+	bool ok;
+
+	ok = fd >= 0 && in_child(bind_object, (char *)fd);
+	p = ok ? map_shared(fd, RACE_LEN) : NULL;
+	ok = ok && p && intact(p, RACE_LEN) && count_on(p, RACE_LEN, slow) == NR_RACE &&
+	     read_pagemap(p, NR_RACE, entries);
+	for (i = 0; ok && i < NR_RACE; i++)
+		entries[i] = pagemap_value(entries[i]);
+	qsort(entries, NR_RACE, sizeof(*entries), compare_pfns);
+	if (p)
+		munmap(p, RACE_LEN);
+	pid = ok ? fork_child() : 0;
+	if (ok && !pid)
+		for (;;)
+			promote_all_frames(entries, NR_RACE);
+	for (; ok && !moved && now() < end; rounds++) {
+		p = map_shared(fd, RACE_LEN);
+		for (i = 0; ok && i < NR_RACE; i++)
+			ok = p && ((volatile char *)p)[i * PAGE] + 1;
+		if (ok && !(rounds % 16))
+			moved = count_on(p, RACE_LEN, fast);
+		munmap(p, RACE_LEN);
+		usleep(rand() % 2000);
+	}
+	end_child(pid);
+	skipped = event_count("tier_promote_fail_policy") - skipped;
+	ksft_print_msg("%lu rounds, %ld refusals, %lu pages moved\n", rounds, skipped, moved);
+	ksft_test_result(ok && rounds && skipped && !moved,
+			 "a bound object stays whose last mapping goes\n");
+	close(fd);
+}
+
+static bool write_id(const char *file, long id)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), CGROUPS "/%s", file);
+	snprintf(text, sizeof(text), "%ld", id);
+	return !write_file(path, text);
+}
+
+static long thread_id;
+static atomic_int thread_state;
+
+static void *wait_for_end(void *unused)
+{
+	(void)unused;
+	thread_id = syscall(__NR_gettid);
+	thread_state = 1;
+	while (thread_state != 2)
+		usleep(1000);
+	return NULL;
+}
+
+/* One thread, not the first, is in a cpuset of the slow node. */
+static void test_cpuset_thread(void)
+{
+	char *p = map_slow(NR);
+	pthread_t thread;
+	bool ok = p;
+
+	if (!mount_group(CGROUPS, "group")) {
+		ksft_test_result_skip("no control groups: %s\n", strerror(errno));
+		return;
+	}
+	thread_state = 0;
+	ok = ok && !pthread_create(&thread, NULL, wait_for_end, NULL);
+	while (ok && !thread_state)
+		usleep(1000);
+	ok = ok && !write_file(CGROUPS "/cgroup.subtree_control", "+cpuset") &&
+	     !write_file(CGROUPS "/group/cgroup.type", "threaded") && set_mems(only(slow)) &&
+	     write_id("group/cgroup.threads", thread_id);
+	ok = ok && refused(p);
+	ok = ok && set_mems(both()) && allowed(p);
+	ok = ok && set_mems(only(slow)) && refused(p + PAGE);
+	ok = ok && write_id("cgroup.threads", thread_id) && allowed(p + PAGE);
+	thread_state = 2;
+	pthread_join(thread, NULL);
+	ksft_test_result(ok, "one thread is in a cpuset of the slow node\n");
+	umount_group(CGROUPS, "group");
+	munmap(p, LEN);
+}
+
+/* A process that shares our memory, and is no thread of ours */
+static int sharer_policy;
+static atomic_int sharer_ready;
+
+static int share(void *unused)
+{
+	(void)unused;
+	if (sharer_policy && bind_thread(MPOL_BIND, only(slow)))
+		return 1;
+	sharer_ready = 1;
+	for (;;)
+		pause();
+}
+
+static pid_t start_sharer(bool policy)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	pid_t pid;
+
+	sharer_policy = policy;
+	sharer_ready = 0;
+	pid = clone(share, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	while (pid > 0 && !sharer_ready)
+		usleep(1000);
+	return pid > 0 ? pid : 0;
+}
+
+static void test_shared_process(void)
+{
+	char *p = map_slow(NR);
+	pid_t pid = 0;
+	bool ok = p;
+
+	if (!mount_group(CGROUPS, "group")) {
+		ksft_test_result_skip("no control groups: %s\n", strerror(errno));
+		return;
+	}
+	ok = ok && !write_file(CGROUPS "/cgroup.subtree_control", "+cpuset") &&
+	     set_mems(only(slow));
+	if (ok)
+		pid = start_sharer(false);
+	ok = ok && pid && write_id("group/cgroup.procs", pid);
+	/* The kernel moves all that the process can use. */
+	ok = ok && move_to(p, NR, slow) == 0 && refused(p);
+	end_child(pid);
+	ok = ok && allowed(p);
+	ksft_test_result(ok, "a process that shares the memory is in a cpuset of the slow node\n");
+	umount_group(CGROUPS, "group");
+	munmap(p, LEN);
+}
+
+static void test_shared_policy(void)
+{
+	char *p = map_slow(NR);
+	pid_t pid = start_sharer(true);
+	bool ok = p && pid && refused(p);
+
+	end_child(pid);
+	ok = ok && allowed(p);
+	ksft_test_result(ok, "a process that shares the memory is bound\n");
+	munmap(p, LEN);
+}
+
+/* A file whose pages are charged to a group, and on the slow node; entered by the child */
+static bool write_in_group(char *unused)
+{
+	char buf[LEN];
+	int fd = open(DIR_DISK "/file", O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	(void)unused;
+	fill_pages(buf, NR);
+	return !write_file(CGROUPS "/group/cgroup.procs", "0") && fd >= 0 &&
+	       write(fd, buf, LEN) == (ssize_t)LEN && !fsync(fd);
+}
+
+static bool make_group_file(void)
+{
+	if (!make_disk(DIR_DISK)) {
+		ksft_test_result_skip("no ext2 on " DISK "\n");
+		return false;
+	}
+	if (!mount_group(CGROUPS, "group")) {
+		ksft_test_result_skip("no control groups: %s\n", strerror(errno));
+		remove_disk(DIR_DISK);
+		return false;
+	}
+	if (!write_file(CGROUPS "/cgroup.subtree_control", "+cpuset +memory") &&
+	    set_mems(only(slow)) && in_child(write_in_group, NULL))
+		return true;
+	ksft_test_result_fail("cannot write a file in a group\n");
+	umount_group(CGROUPS, "group");
+	remove_disk(DIR_DISK);
+	return false;
+}
+
+static void remove_group_file(int fd)
+{
+	close(fd);
+	umount_group(CGROUPS, "group");
+	remove_disk(DIR_DISK);
+}
+
+static void test_cache_cpuset(void)
+{
+	uint64_t pfn;
+	int fd, node, err;
+	bool ok;
+
+	if (!make_group_file())
+		return;
+	fd = open(DIR_DISK "/file", O_RDONLY);
+	pfn = look_at(fd, &node);
+	ok = pfn && node == slow;
+	err = ok ? promote(pfn, 1, fast) : -EINVAL;
+	ok = ok && err && look_at(fd, &node) == pfn && node == slow;
+	ksft_print_msg("page cache of the confined group: %s\n", err ? strerror(-err) : "promoted");
+	ok = ok && set_mems(both()) && !promote(pfn, 1, fast) && look_at(fd, &node) &&
+	     node == fast;
+	ksft_test_result(ok, "page cache of a confined group that no process maps stays\n");
+	remove_group_file(fd);
+}
+
+/* The mapping is ours, the page another group's. */
+static void test_veto(void)
+{
+	char *p = MAP_FAILED;
+	bool ok = true;
+	int fd;
+
+	if (!make_group_file())
+		return;
+	fd = open(DIR_DISK "/file", O_RDONLY);
+	ok = set_mems(both());
+	if (ok)
+		p = mmap(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0);
+	ok = ok && p != MAP_FAILED && intact(p, PAGE) && node_of(p) == slow;
+	ok = ok && !bind_range(p, LEN, MPOL_BIND, only(slow), 0) && allowed(p);
+	ksft_test_result(ok, "a reader of another group's file has no veto\n");
+	if (p != MAP_FAILED)
+		munmap(p, LEN);
+	remove_group_file(fd);
+}
+
+static long flushes(void)
+{
+	return event_count("nr_tlb_remote_flush") + event_count("nr_tlb_local_flush_all") +
+	       event_count("nr_tlb_local_flush_one");
+}
+
+static bool bind_refused(char *p)
+{
+	return !bind_range(p, NR_REFUSED * PAGE, MPOL_BIND, only(slow), 0);
+}
+
+static bool binds_nothing(char *p)
+{
+	return p;
+}
+
+/* Which of both mappings is asked first is not known: once this way, once that way. */
+static void test_cheap_refusal(void)
+{
+	const size_t len = NR_REFUSED * PAGE;
+	long spent, most = 0;
+	bool ok = true;
+	int i, way;
+
+	if (event_count("nr_tlb_remote_flush") < 0) {
+		ksft_test_result_skip("flushes are not counted\n");
+		return;
+	}
+	for (way = 0; ok && way < 2; way++) {
+		char *p = map_slow(NR_REFUSED);
+		pid_t pid = p ? start_child(way ? bind_refused : binds_nothing, p) : 0;
+
+		ok = pid && (way || bind_refused(p));
+		spent = flushes();
+		for (i = 0; ok && i < (int)NR_REFUSED; i++)
+			ok = promote(pfn_of(p + i * PAGE), 1, fast) == -EPERM;
+		spent = flushes() - spent;
+		most = spent > most ? spent : most;
+		end_child(pid);
+		munmap(p, len);
+	}
+	ksft_print_msg("%lu refusals, at most %ld flushes\n", NR_REFUSED, most);
+	ksft_test_result(ok && most <= MAX_FLUSHES, "a refusal costs no flush\n");
+}
+
+static void test_home_node(void)
+{
+	char *p = map_slow(NR);
+	bool ok = p;
+
+	ok = ok && !bind_range(p, LEN, MPOL_BIND, both(), 0) && allowed(p);
+	ok = ok && !set_home(p, LEN, slow) && refused(p + PAGE);
+	ok = ok && !set_home(p, LEN, fast) && allowed(p + PAGE);
+	ok = ok && !bind_range(p, LEN, MPOL_PREFERRED_MANY, both(), 0) && !set_home(p, LEN, slow);
+	ok = ok && refused(p + 2 * PAGE);
+	ksft_test_result(ok, "pages stay on their home node\n");
+	munmap(p, LEN);
+}
+
+/* A process whose memory is promoted once.  Its calls come before that, so they never wait. */
+static void promoted_process(void)
+{
+	uint64_t pfn;
+	struct race r = { .p = NULL };
+
+	if (bind_thread(MPOL_BIND, only(slow)))
+		_exit(1);
+	r.p = mmap(NULL, RACE_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	madvise(r.p, RACE_LEN, MADV_NOHUGEPAGE);
+	fill(r.p, RACE_LEN);
+	if (bind_thread(MPOL_DEFAULT, 0))
+		_exit(1);
+	while (find_window(&r, &pfn) > 16)
+		promote(pfn, WINDOW, fast);
+	_exit(0);
+}
+
+static bool promoted_processes(char *unused)
+{
+	pid_t pid = fork_child();
+
+	(void)unused;
+	if (pid)
+		return pid > 0;
+	for (;;) {
+		pid = fork_child();
+		if (!pid)
+			promoted_process();
+		waitpid(pid, NULL, 0);
+	}
+}
+
+static void test_bystander(void)
+{
+	char *p = map_slow(NR_MOVED);
+	long waits, promoted;
+	pid_t pid;
+	bool ok;
+	int i;
+
+	ok = p && mount_group(CGROUPS, "group") && enter_group();
+	pid = ok ? start_child(promoted_processes, NULL) : 0;
+	ok = ok && pid;
+	promoted = event_count("tier_promote_success");
+	waits = event_count("tier_policy_wait");
+	ok = ok && waits >= 0;
+	for (i = 0; ok && i < NR_CALLS; i++) {
+		ok = !bind_thread(i & 1 ? MPOL_DEFAULT : MPOL_BIND, i & 1 ? 0 : only(slow)) &&
+		     !bind_range(p, LEN, i & 1 ? MPOL_DEFAULT : MPOL_BIND, i & 1 ? 0 : only(slow),
+				 MPOL_MF_MOVE);
+		if (!(i % 16))
+			ok = ok && !move_to(p, NR_MOVED, i & 16 ? slow : fast) &&
+			     set_mems(both());
+	}
+	waits = event_count("tier_policy_wait") - waits;
+	promoted = event_count("tier_promote_success") - promoted;
+	end_child(pid);
+	ksft_print_msg("%d calls of each kind, %ld waits, %ld pages of others promoted\n", i, waits,
+		       promoted);
+	ksft_test_result(ok && !waits && promoted >= NR_CALLS,
+			 "policy calls do not wait for others' promotions\n");
+	write_file(CGROUPS "/cgroup.procs", "0");
+	umount_group(CGROUPS, "group");
+	munmap(p, NR_MOVED * PAGE);
+}
+
+/* A page that is just isolated to be promoted must not make it fail. */
+static void test_mbind_strict(void)
+{
+	unsigned long calls = 0, failed = 0, promoted = 0;
+	double end = now() + race_seconds();
+	char *p = map_race(MAP_PRIVATE);
+	struct race *r = start_race(p);
+	bool ok = p && r;
+
+	for (; ok && (now() < end || calls < TIMES); calls++) {
+		wait_for_promotion(r);
+		failed += !!bind_range(p, RACE_LEN, MPOL_BIND, only(fast),
+				       MPOL_MF_MOVE | MPOL_MF_STRICT);
+		ok = count_on(p, RACE_LEN, fast) == NR_RACE &&
+		     !bind_range(p, RACE_LEN, MPOL_DEFAULT, 0, 0);
+		move_to(p, NR_RACE, slow);
+	}
+	if (r)
+		promoted = stop_race(r);
+	ksft_print_msg("%lu of %lu calls failed\n", failed, calls);
+	ksft_test_result(ok && !failed && calls >= TIMES && promoted >= calls,
+			 "mbind() moves what is just promoted\n");
+	munmap(p, RACE_LEN);
+}
+
+/* As never_arrives() of policy_test, but for pages that the change does not bring back */
+static bool none_arrives(char *p, bool (*forbid)(char *p), bool (*allow)(char *p))
+{
+	unsigned long times = 0, bad = 0, before, after;
+	double end = now() + race_seconds();
+	struct race *r = start_race(p);
+	bool ok = r;
+
+	while (ok && !bad && (now() < end || times < TIMES)) {
+		wait_for_promotion(r);
+		ok = forbid(p);
+		before = count_on(p, RACE_LEN, fast);
+		usleep(STAY_US);
+		after = count_on(p, RACE_LEN, fast);
+		bad = after > before ? after - before : 0;
+		if (bad)
+			ksft_print_msg("%lu pages have arrived, of %lu\n", bad, after);
+		ok = ok && allow(p);
+		move_to(p, NR_RACE, slow);
+		times++;
+	}
+	if (r)
+		stop_race(r);
+	ksft_print_msg("forbidden %lu times\n", times);
+	return ok && times >= TIMES && !bad && intact(p, RACE_LEN);
+}
+
+static bool bind_this_thread(char *unused)
+{
+	(void)unused;
+	return !bind_thread(MPOL_BIND, only(slow));
+}
+
+static bool unbind_this_thread(char *unused)
+{
+	(void)unused;
+	return !bind_thread(MPOL_DEFAULT, 0);
+}
+
+static void test_task_race(void)
+{
+	char *p = map_race(MAP_PRIVATE);
+
+	ksft_test_result(none_arrives(p, bind_this_thread, unbind_this_thread),
+			 "nothing arrives after set_mempolicy() has forbidden it\n");
+	munmap(p, RACE_LEN);
+}
+
+/* A process that maps the object, has no PTE of it, and changes its policy when it is told */
+static int pair[2] = { -1, -1 };
+
+static bool tell_pair(char what)
+{
+	return write(pair[0], &what, 1) == 1 && read(pair[0], &what, 1) == 1 && what == 'y';
+}
+
+static bool pair_binds(char *unused)
+{
+	(void)unused;
+	return tell_pair('b');
+}
+
+static bool pair_unbinds(char *unused)
+{
+	(void)unused;
+	return tell_pair('u');
+}
+
+static void serve_pair(int fd)
+{
+	char *p = map_shared(fd, RACE_LEN), c;
+
+	while (read(pair[1], &c, 1) == 1) {
+		bool ok = c == 'b' ? !bind_range(p, RACE_LEN, MPOL_BIND, only(slow), 0) :
+			  !bind_range(p, RACE_LEN, MPOL_BIND, both(), 0);
+
+		c = ok ? 'y' : 'n';
+		if (write(pair[1], &c, 1) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+static void test_shm_pair_race(void)
+{
+	int fd = make_memfd(RACE_LEN);
+	char *p = NULL;
+	bool ok = fd >= 0 && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	pid_t pid = ok ? fork_child() : 0;
+
+	if (ok && !pid)
+		serve_pair(fd);
+	p = ok ? map_shared(fd, RACE_LEN) : NULL;
+	if (p) {
+		fill(p, RACE_LEN);
+		ok = !move_to(p, NR_RACE, slow);
+	}
+	ok = ok && p && none_arrives(p, pair_binds, pair_unbinds);
+	ksft_test_result(ok, "nothing arrives after another process has bound the object\n");
+	end_child(pid);
+	if (p)
+		munmap(p, RACE_LEN);
+	close(pair[0]);
+	close(pair[1]);
+	close(fd);
+}
+
+static const struct tier_test tests[] = {
+	{ "swap_readback", test_swap_readback },
+	{ "last_mapping", test_last_mapping },
+	{ "cpuset_thread", test_cpuset_thread },
+	{ "shared_process", test_shared_process },
+	{ "shared_policy", test_shared_policy },
+	{ "cache_cpuset", test_cache_cpuset },
+	{ "veto", test_veto },
+	{ "cheap_refusal", test_cheap_refusal },
+	{ "home_node", test_home_node },
+	{ "bystander", test_bystander },
+	{ "mbind_strict", test_mbind_strict },
+	{ "task_race", test_task_race },
+	{ "shm_pair_race", test_shm_pair_race },
+};
+
+int main(int argc, char **argv)
+{
+	bool tiers = find_tiers(&fast, &slow);
+
+	ksft_print_header();
+	if (geteuid())
+		ksft_exit_skip("needs root\n");
+	if (access(PROMOTE, W_OK))
+		ksft_exit_skip("no " PROMOTE " (CONFIG_TIER_DEBUG, mounted debugfs)\n");
+	if (!tiers)
+		ksft_exit_skip("no slow memory tier\n");
+	promote_by_hand_only();
+	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
+	ksft_finished();
+}
