@@ -6,6 +6,7 @@
  */
 
 #include <kunit/test.h>
+#include <linux/page-isolation.h>
 
 #define NR_FOLIOS	4
 
