@@ -2,14 +2,13 @@
 """What unmapping costs, with batched unmapping (room zap-batch) and without.
 
 lab/workloads/zap.c unmaps memory in several ways on a machine with one CPU whose time is the
-number of instructions (QEMU's icount), so a figure repeats exactly.  Four modes: the unmodified
-kernel; ours with the batching of large folios that the base has turned off, which shows what
-that is worth; ours with the switch off; and on.  Each is a boot of its own.  Locked operations
+number of instructions (QEMU's icount), so a figure repeats exactly.  Three modes: the unmodified
+kernel; ours with the switch off; and on.  Each is a boot of its own.  Locked operations
 and the share of statistics are counted by the insn plugin, on two CPUs, for 4 KiB pages.
 
 How long others have to wait is measured by the holds plugin, in instructions: the longest hold
-of each lock, and the longest stretch without a point at which others may run; and once more
-for threads that unmap at once, on eight CPUs.
+of each lock, and the longest stretch without a point at which others may run, three boots of
+each row; and once more for threads that unmap at once, on eight CPUs.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import argparse
 import json
 import re
 import shlex
+import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,6 @@ from lab.results.study import Column, Study
 
 NAME = "zap"
 ENABLED = "/sys/kernel/mm/zap_batch/enabled"
-SINGLE = "/sys/kernel/debug/zap_batch/single_ptes"
 CGROUP = "/sys/fs/cgroup"
 SIZES = ("4", "16", "32", "64", "128", "256", "512", "1024", "2048pte", "2048")
 COUNT_MB = 256  # of what the insn plugin counts
@@ -56,7 +55,6 @@ class Mode:
 
 MODES = {
     "base": Mode("base", "true", "unmodified"),
-    "single": Mode("torture", f"echo 1 > {SINGLE}", "base's batching off"),
     "off": Mode("tiershift", "true", "ours, off"),
     "on": Mode("tiershift", f"echo 1 > {ENABLED}", "ours, on"),
 }
@@ -71,18 +69,24 @@ class Case:
     size_mb: int
     most: float
     depth: int = 1  # of the memory control group
+    named: bool = False  # the label has the size, since there is another row with another one
 
     @property
     def label(self) -> str:
         """Names the row."""
         folio = self.folio.replace("pte", " KiB by PTEs") if "pte" in self.folio else ""
         deep = f", group at depth {self.depth}" if self.depth != 1 else ""
-        return f"{self.how}, {folio or self.folio + ' KiB'}{deep}"
+        size = f", {self.size_mb} MiB" if self.named else ""
+        return f"{self.how}, {folio or self.folio + ' KiB'}{size}{deep}"
 
 
 SEED = tuple(Case("munmap", size, 1024, 0.70 if size == "4" else 1.01) for size in SIZES)
 RECLAIM_MB = 300  # of the disk whose page cache is reclaimed
 OTHERS = (
+    Case("munmap", "4", 256, 0.35, named=True),
+    Case("munmap", "16", 256, 1.01, named=True),
+    Case("munmap", "32", 256, 1.01, named=True),
+    Case("scattered", "4", 256, 0.70),
     Case("munmap", "4", 256, 0.70, depth=3),
     Case("munmap", "4", 256, 0.70, depth=6),
     Case("nodes", "4", 256, 1.02),
@@ -117,8 +121,7 @@ CALM = (
     "zap_batch_free",
 )
 STRETCH = "stretch"
-# A hold or stretch may be this much longer than the base's.  How many pages a per-CPU list has at
-# some moment, and so the longest of it, is chance.
+# A hold or stretch may be this much longer than the base's, in each row.
 WAIT_LIMIT = 1.1
 WAIT_FOLIOS = ("4", "2048pte", "2048")
 ZEROED = "init_on_free=1"
@@ -128,6 +131,7 @@ THREADS = (1, 4, 8)
 CPUS = 8
 
 WAIT_MODES = ("base", "on")
+RUNS = 3  # of each row of waits
 
 Rows = dict[str, dict[str, float]]  # by case, milliseconds by mode
 Row = Mapping[str, Mapping[str, float]]  # by mode, what was measured
@@ -205,12 +209,16 @@ def waits(found: instruments.HoldsResult) -> dict[str, int]:
 
 
 def _wait_row(name: str, folio: str, append: str) -> dict[str, int]:
+    """The median of RUNS boots, of each lock."""
     # So many huge pages fill a batch of the gather, if each is one entry.
     case = Case("munmap", folio, 256 if folio == "4" else 1024, 1)
-    label = f"{folio} KiB" + (f", {ZEROED}" if append else "")
-    _, out = _boot(name, (case,), label, plugins=_holds, append=f"{CLEAR} {append}")
     kernel = build.kernel(MODES[name].kernel)
-    return waits(instruments.read_holds(out / "holds.json", kernel.system_map))
+    found = []
+    for number in range(RUNS):
+        label = f"{folio} KiB" + (f", {ZEROED}" if append else "") + f", run {number + 1}"
+        _, out = _boot(name, (case,), label, plugins=_holds, append=f"{CLEAR} {append}")
+        found.append(waits(instruments.read_holds(out / "holds.json", kernel.system_map)))
+    return {key: statistics.median(one[key] for one in found) for key in found[0]}
 
 
 def _thread_row(name: str, threads: int) -> dict[str, float]:
@@ -287,19 +295,17 @@ def _stretch_goal(what: str, row: Row) -> ledger.Goal:
     )
 
 
-def _lock_goals(rows: Sequence[Row]) -> list[ledger.Goal]:
-    """Of each lock, the longest hold of all rows.
-
-    What other processes do meanwhile is chance, and so is the longest hold of one row.
-    """
+def _lock_goals(what: str, row: Row) -> list[ledger.Goal]:
+    """The longest hold of each lock."""
     return [
         ledger.at_most(
-            f"longest hold, {lock}",
-            max(row["on"][lock] for row in rows) / max(row["base"][lock] for row in rows),
+            f"{what}, longest hold, {lock}",
+            row["on"][lock] / row["base"][lock],
             WAIT_LIMIT,
-            "as a share of the unmodified kernel's, the longest of all rows",
+            "as a share of the unmodified kernel's, medians of three runs",
         )
         for lock in LOCKS
+        if row["base"][lock]
     ]
 
 
@@ -316,7 +322,7 @@ def runs(facts: dict[str, Any]) -> list[ledger.Run]:
         ratio = row["on"] / row["base"]
         found.append(
             ledger.Run(
-                cell=f"time: {case.label}, {case.size_mb} MiB",
+                cell=f"time: {case.label}" + ("" if case.named else f", {case.size_mb} MiB"),
                 figures={**row, "of_base": ratio},
                 kernel=kernels["tiershift"],
                 goals=[_case_goal(case, row)],
@@ -339,10 +345,10 @@ def runs(facts: dict[str, Any]) -> list[ledger.Run]:
             kernel=kernels["tiershift"],
             goals=[
                 _stretch_goal(what, row),
-                *(_lock_goals([*facts["waits"].values()]) if number == 0 else ()),
+                *_lock_goals(what, row),
             ],
         )
-        for number, (what, row) in enumerate(facts["waits"].items())
+        for what, row in facts["waits"].items()
     ]
     found += [
         ledger.Run(
@@ -360,9 +366,7 @@ def measure(_args: argparse.Namespace) -> bool:
     began = time.time()
     rows: Rows = {case.label: {} for case in CASES}
     for name in MODES:
-        # What batching of large folios is worth shows in the seed's table.
-        cases = SEED if name == "single" else CASES
-        for case, ms in zip(cases, _boot(name, cases)[0], strict=True):
+        for case, ms in zip(CASES, _boot(name, CASES)[0], strict=True):
             rows[case.label][name] = ms
     counted = {}
     for name in ("base", "off", "on"):
@@ -400,8 +404,7 @@ STUDY = Study(
     name=NAME,
     title="What unmapping costs",
     what="Memory is unmapped in several ways on one CPU whose time is the number of instructions.  "
-    "The unmodified kernel batches large folios already; with that off each of their PTEs is "
-    "zapped by itself, which is what seed series 004 measured.",
+    "The unmodified kernel batches large folios already.",
     columns=(
         *(Column(name, f"{mode.label}, ms", "{:,.2f}") for name, mode in MODES.items()),
         Column("of_base", "on / unmodified", "{:.3f}"),
@@ -433,13 +436,14 @@ STUDY = Study(
     ),
     notes=(
         "nodes: pages on two nodes in turn.  groups: shared pages charged to two groups in turn.  "
+        "scattered: neighbours in the address space have frames that are no neighbours.  "
         "pieces: 64 KiB at a time.  shell: 64 times fork, exit and wait.  reclaim: memory.reclaim "
         "of half of the page cache, clean and not mapped.",
         "From kernel to kernel free lists and RCU differ by some percent.  What ours, off, differs "
         "by from the unmodified kernel is taken for that.  Whether the switch costs anything is "
         "judged by the counts, without __free_one_page() and free_pcppages_bulk(), whose work "
         "depends on neighbours that are free.",
-        "Longest holds and stretches: munmap of 256 MiB of 4 KiB pages, or of 1 GiB of huge "
+        "Longest holds and stretches, medians of three boots: munmap of 256 MiB of 4 KiB pages, or of 1 GiB of huge "
         "pages.  Interrupts are not counted; each iteration of a string instruction is.  A stretch "
         "ends where cond_resched() is called, as on a kernel without preemption.  The per-CPU "
         "lists give back up to 2,016 pages under their lock, with and without batched unmapping.",

@@ -8,6 +8,7 @@
  *   exit        a process with the memory exits
  *   nodes       munmap(2), pages on nodes 0 and 1 in turn
  *   groups      munmap(2) of shared pages that are charged to two groups in turn
+ *   scattered   munmap(2) of neighbours whose page frames are no neighbours
  *   shell       fork(2) and exit of a small child, as a shell does
  *   threads     munmap(2) by --threads threads of one process at once, each its part
  *   reclaim     memory.reclaim of clean page cache, of --file
@@ -57,6 +58,17 @@ static void charge_in_turn(char *p, size_t len)
 	}
 	for (size_t at = 0; at < len; at += PAGE_SZ)
 		*(volatile char *)(p + at);
+}
+
+/* Frames come in the order of touching. */
+static void touch_scattered(char *p, size_t len)
+{
+	size_t nr = len / PAGE_SZ;
+
+	if (nr & (nr - 1))
+		die("%s: %s", "--size-mb", "is no power of two");
+	for (size_t i = 0; i < nr; i++)
+		p[i * 40503 % nr * PAGE_SZ] = 1;
 }
 
 static double exits(size_t len, int kb, int pte)
@@ -178,6 +190,8 @@ static double unmaps(const char *how, size_t len, int kb, int pte)
 		charge_in_turn(p, len);
 	else if (!strcmp(how, "nodes"))
 		bind_pages(p, len);
+	else if (!strcmp(how, "scattered"))
+		touch_scattered(p, len);
 	else
 		touch(p, len);
 	if (pte)
@@ -204,8 +218,8 @@ int main(int argc, char **argv)
 	uint64_t size_mb = 256, rounds = 1, nr_threads = 1;
 	const char *how = "munmap", *folio = "4", *file = "/dev/vda";
 	const struct opt opts[] = {
-		{ "case", OPT_STR, &how, "munmap, dontneed, pieces, exit, nodes, groups, shell, "
-		  "threads or reclaim" },
+		{ "case", OPT_STR, &how, "munmap, dontneed, pieces, exit, nodes, groups, "
+		  "scattered, shell, threads or reclaim" },
 		{ "size-mb", OPT_U64, &size_mb, "how much is unmapped" },
 		{ "folio", OPT_STR, &folio, "size in KiB; 2048pte: mapped by PTEs" },
 		{ "rounds", OPT_U64, &rounds, "how often" },

@@ -16,7 +16,7 @@ from lab.results import ledger
 
 def _rows(on: float) -> zap.Rows:
     return {
-        case.label: {"base": 100.0, "single": 200.0, "off": 100.0, "on": on} for case in zap.CASES
+        case.label: {"base": 100.0, "off": 100.0, "on": on} for case in zap.CASES
     }
 
 
@@ -48,13 +48,13 @@ def _facts(
 
 
 def test_lines_of_the_study(tmp_path: Path) -> None:
-    facts = _facts(_rows(50.0), _counted(3.5, 40.0), {"4 KiB": _waits(1000, 900)})
+    facts = _facts(_rows(34.0), _counted(3.5, 40.0), {"4 KiB": _waits(1000, 900)})
     lines = written(zap.STUDY, zap.runs(facts), tmp_path)
     assert len(lines) == len(zap.CASES) + 3 + 1 + 1
     assert {verdict for line in lines.values() for verdict in verdicts(line)} == {ledger.MET}
     huge = lines["time: munmap, 2048 KiB by PTEs, 1024 MiB"]
-    assert huge.figures == {"base": 100, "single": 200, "off": 100, "on": 50, "of_base": 0.5}
-    assert (huge.goals[0].value, huge.goals[0].limit) == (0.5, 1.01)
+    assert huge.figures == {"base": 100, "off": 100, "on": 34, "of_base": 0.34}
+    assert (huge.goals[0].value, huge.goals[0].limit) == (0.34, 1.01)
     on = lines["counted: ours, on"]
     assert on.figures == {"insn": 450, "steady": 400, "locked": 3.5, "statistics": 40}
     assert len(on.goals) == 4 and not lines["counted: ours, off"].goals
@@ -80,16 +80,16 @@ def test_what_misses_a_goal_is_said() -> None:
     missed = _missed(_facts(rows, _counted(4.0, 100.0), waited))
     assert missed["munmap, 64 KiB"] == 1.015
     assert not any(name.startswith("nodes") for name in missed)
-    assert missed["longest hold, LRU"] == 1.11
+    assert missed["4 KiB, longest hold, LRU"] == 1.11
     assert missed["64 KiB, longest stretch"] == 1.11
     assert missed["on, locked operations a page"] == 4
     assert missed["on, statistics"] == 0.33333
     counted = _counted(3.5, 40.0)
     counted["off"] = {**counted["off"], "insn": 990.0}  # by the buddy allocator
     waited = {"4 KiB": _waits(100, 90)}
-    assert _missed(_facts(_rows(50.0), counted, waited)) == {}
+    assert _missed(_facts(_rows(34.0), counted, waited)) == {}
     counted["off"] = {**counted["off"], "steady": 808.0}
-    assert _missed(_facts(_rows(50.0), counted, waited)) == {"off, steady a page": 1.01}
+    assert _missed(_facts(_rows(34.0), counted, waited)) == {"off, steady a page": 1.01}
 
 
 def test_what_equal_code_differs_by_hides_a_miss() -> None:
@@ -105,13 +105,20 @@ def test_what_equal_code_differs_by_hides_a_miss() -> None:
     assert goals["munmap, 32 KiB"] == ledger.MISSED
 
 
-def test_longest_hold_is_of_all_rows() -> None:
-    """One row can have a longer one by chance, but not a longer stretch."""
-    waited = {"4 KiB": _waits(100, 90), "64 KiB": _waits(20, 40)}
-    waited["64 KiB"] = {**waited["64 KiB"], "on": {**waited["64 KiB"]["on"], "per-CPU lists": 19}}
-    assert _missed(_facts(_rows(50.0), _counted(3.5, 40.0), waited)) == {
-        "64 KiB, longest stretch": 2
+def test_each_row_has_a_limit_for_each_lock() -> None:
+    """A short hold of one row is not hidden by a longer one of another row."""
+    waited = {"4 KiB": _waits(100, 90), "64 KiB": _waits(20, 20)}
+    waited["64 KiB"] = {**waited["64 KiB"], "on": {**waited["64 KiB"]["on"], "zone": 40}}
+    assert _missed(_facts(_rows(34.0), _counted(3.5, 40.0), waited)) == {
+        "64 KiB, longest hold, zone": 2
     }
+
+
+def test_new_rows_have_the_limits_that_were_asked() -> None:
+    limits = {case.label: case.most for case in zap.CASES}
+    assert limits["munmap, 4 KiB, 256 MiB"] == 0.35
+    assert limits["munmap, 16 KiB, 256 MiB"] == limits["munmap, 32 KiB"] == 1.01
+    assert len(limits) == len(zap.CASES)
 
 
 def test_waits_are_by_lock() -> None:

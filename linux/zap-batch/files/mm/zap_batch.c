@@ -12,23 +12,22 @@
  *
  *   page-table lock  NR_ANON_MAPPED and NR_FILE_MAPPED, by group and node (struct zap_stat)
  *   LRU lock         list and generation sizes, by group, node, zone and generation
- *   no lock          memory charge and references to the group, by group
+ *   no lock          memory charge and references to the group, by group and node
  *   per-CPU lists    count and high mark, by zone and migrate type (page_alloc.c)
+ *   zone lock        free frames that are neighbours, by pageblock (page_alloc.c)
  *
- * Invariant: what is gathered is written when the run ends, and always before the lock drops
- * under which it was gathered.  Nobody who holds the lock can see that there was a run.  The
- * counters come to the same values as without; only their per-CPU parts are updated in other
- * steps.
+ * Invariant: gathered work is written when the run ends, and always before the lock drops under
+ * which the work was gathered.  Counters are exact whenever the lock is free; a reader without
+ * the lock sees list sizes that are at most 31 pages too large.
  *
- * Everything else takes the way that it takes without: large folios, device memory, charged
- * kernel memory, classic LRU lists and unevictable folios as far as their lists are concerned.
- * Of what others free in batches (reclaim, truncation) only the last step is batched, and not in
- * interrupts.
+ * All else is unchanged: large folios, device memory, charged kernel memory, classic LRU lists
+ * and unevictable folios as far as their lists are concerned.  Reclaim and truncation gain only
+ * by the joining of free frames.
  *
  * Bounded latency.  No more folios than without wait for their end, and no lock is held for more
  * of them (PAGEVEC_SIZE), each of which takes less; a per-CPU list that is too long gives back as
- * many more at a time as have come.  A group is charged for MEMCG_CHARGE_BATCH pages at most that
- * are free.  Between two points at which others may run are folios of ZAP_BATCH_PAGES base pages
+ * many more at a time as have come.  Nothing that is free is
+ * still charged.  Between two points at which others may run are folios of ZAP_BATCH_PAGES base pages
  * together (ZAP_BATCH_CLEARED where they are cleared) or one larger folio, however they were
  * mapped.  Without, it is 512 entries, of which each may be a huge page.
  *
@@ -74,8 +73,6 @@ enum zap_gatherer {
 };
 
 #ifdef CONFIG_ZAP_BATCH_DEBUG
-DEFINE_STATIC_KEY_FALSE(zap_single_ptes_key);
-
 /* What a gatherer has is not written, but thrown away */
 static bool zap_lose[NR_ZAP_GATHERERS];
 #endif
@@ -110,144 +107,101 @@ void __zap_stat_flush(struct zap_stat *stat)
 	zap_stat_begin(stat);
 }
 
-/* Folios that were taken from a list of MGLRU, and are still part of its size */
-struct zap_lru {
-	struct lruvec *lruvec;		/* locked, or NULL */
-	unsigned long flags;		/* of interrupts */
-	int gen;
-	int type;
-	int zone;
-	long nr;			/* base pages */
-};
+/* What the folios of a run have in common in their flags, and those that are in one list size */
+#define ZAP_RUN_FLAGS	(BIT(PG_lru) | (ZONEID_MASK << ZONEID_PGSHIFT))
+#define ZAP_SIZE_FLAGS	(LRU_GEN_MASK | BIT(PG_swapbacked))
 
-/* Write the sizes of the run, under its lruvec's lock. */
-static void zap_lru_flush(struct zap_lru *lru)
+/* Write the sizes for folios that have left a list of MGLRU; the lruvec's lock is held. */
+static void zap_lru_size(struct lruvec *lruvec, unsigned long flags, int nr)
 {
 #ifdef CONFIG_LRU_GEN
-	struct lru_gen_folio *lrugen;
-	long *size;
+	int gen = ((flags & LRU_GEN_MASK) >> LRU_GEN_PGOFF) - 1;
+	int type = !(flags & BIT(PG_swapbacked)), zone = (flags >> ZONES_PGSHIFT) & ZONES_MASK;
+	long *size = &lruvec->lrugen.nr_pages[gen][type][zone];
 
-	if (!lru->nr)
+	if (zap_loses(ZAP_LRU))
 		return;
-	lrugen = &lru->lruvec->lrugen;
-	size = &lrugen->nr_pages[lru->gen][lru->type][lru->zone];
-	if (!zap_loses(ZAP_LRU)) {
-		WRITE_ONCE(*size, *size - lru->nr);
-		__update_lru_size(lru->lruvec, lru->type * LRU_INACTIVE_FILE +
-				  (lru_gen_is_active(lru->lruvec, lru->gen) ? LRU_ACTIVE : 0),
-				  lru->zone, -lru->nr);
-	}
-	lru->nr = 0;
+	WRITE_ONCE(*size, *size - nr);
+	__update_lru_size(lruvec, type * LRU_INACTIVE_FILE +
+			  (lru_gen_is_active(lruvec, gen) ? LRU_ACTIVE : 0), zone, -nr);
 #endif
-}
-
-static void zap_lru_unlock(struct zap_lru *lru)
-{
-	if (!lru->lruvec)
-		return;
-	zap_lru_flush(lru);
-	__acquire(&lru->lruvec->lru_lock);	/* for sparse; zap_lru_del() has */
-	unlock_page_lruvec_irqrestore(lru->lruvec, lru->flags);
-	lru->lruvec = NULL;
 }
 
 /*
- * Take a folio without references from its list.
+ * Take folios without references from their LRU list and their group: from the first one on as
+ * many as have its node, zone and group.  Returns how many.
  *
  * The flags of a folio that has no reference and is on an LRU list are changed by the holder of
- * the list's lock, by memory failure, and by a late wake-up of those who waited for the folio
- * (PG_waiters).  What the latter two change just now may get lost, as with
- * __folio_clear_lru_flags().  So an atomic exchange is not needed.
+ * the list's lock, by memory failure, and by a late wake-up of the tasks that waited for the folio
+ * (PG_waiters).  A change by the latter two may get lost, as with __folio_clear_lru_flags().
+ * KVM writes flags without a reference, too, but has ended its mappings before the zap
+ * (invalidate_range_start(), mmu_notifier_release()).  So an atomic exchange is not needed.
  */
-static void zap_lru_del(struct zap_lru *lru, struct folio *folio)
+static unsigned int zap_take(struct folio **folios, unsigned int nr)
 {
-#ifdef CONFIG_LRU_GEN
-	int gen, type, zone;
-#endif
+	unsigned long irq, flags, first = READ_ONCE(folios[0]->flags), sized = 0;
+	struct mem_cgroup *memcg = folio_memcg(folios[0]);
+	struct lruvec *lruvec = NULL;
+	unsigned int i, from = 0;
 
-	if (!folio_test_lru(folio))
-		return;
-	if (lru->lruvec && !folio_matches_lruvec(folio, lru->lruvec))
-		zap_lru_unlock(lru);
-	if (!lru->lruvec)
-		lru->lruvec = folio_lruvec_lock_irqsave(folio, &lru->flags);
+	if (first & BIT(PG_lru))
+		lruvec = folio_lruvec_lock_irqsave(folios[0], &irq);
+	for (i = 0; i < nr; i++) {
+		struct folio *folio = folios[i];
 
-#ifdef CONFIG_LRU_GEN
-	gen = folio_lru_gen(folio);
-	if (gen >= 0) {
-		type = folio_is_file_lru(folio);
-		zone = folio_zonenum(folio);
-		if (lru->gen != gen || lru->type != type || lru->zone != zone)
-			zap_lru_flush(lru);
-		lru->gen = gen;
-		lru->type = type;
-		lru->zone = zone;
-		lru->nr++;
-		list_del(&folio->lru);
-		WRITE_ONCE(folio->flags, READ_ONCE(folio->flags) &
-			   ~(LRU_GEN_MASK | BIT(PG_lru) | BIT(PG_active) | BIT(PG_unevictable)));
-		return;
-	}
-#endif
-	lruvec_del_folio(lru->lruvec, folio);
-	__folio_clear_lru_flags(folio);
-}
-
-/* Folios that are charged to one group */
-struct zap_charge {
-	struct mem_cgroup *memcg;
-	unsigned int nr;
-	int nid;			/* of the last one */
-	unsigned int runs;
-};
-
-static void zap_charge_flush(struct zap_charge *charge)
-{
+		flags = READ_ONCE(folio->flags);
+		if (((flags ^ first) & ZAP_RUN_FLAGS) || folio_memcg(folio) != memcg)
+			break;
+		if (lruvec && (flags & LRU_GEN_MASK)) {
+			if ((flags ^ sized) & ZAP_SIZE_FLAGS) {
+				if (sized)
+					zap_lru_size(lruvec, sized, i - from);
+				sized = flags;
+				from = i;
+			}
+			/* bad_page() tells of these flags. */
+			VM_WARN_ON_ONCE_FOLIO(folio_test_active(folio), folio);
+			VM_WARN_ON_ONCE_FOLIO(folio_test_unevictable(folio), folio);
+			list_del(&folio->lru);
+			WRITE_ONCE(folio->flags, flags & ~(LRU_GEN_MASK | BIT(PG_lru)));
+		} else if (lruvec) {
+			if (sized)
+				zap_lru_size(lruvec, sized, i - from);
+			sized = 0;
+			lruvec_del_folio(lruvec, folio);
+			__folio_clear_lru_flags(folio);
+		}
 #ifdef CONFIG_MEMCG
-	if (!charge->nr)
-		return;
-	if (!zap_loses(ZAP_CHARGE))
-		mem_cgroup_uncharge_run(charge->memcg, charge->nr, charge->nid);
-	charge->nr = 0;
-	charge->runs++;
+		folio->memcg_data = 0;
 #endif
-}
-
-/* A folio without references is not charged to its group any more. */
-static void zap_uncharge(struct zap_charge *charge, struct folio *folio)
-{
-#ifdef CONFIG_MEMCG
-	struct mem_cgroup *memcg;
-
-	memcg = folio_memcg(folio);
-	if (!memcg)
-		return;
-	/* What is free already is not charged for long. */
-	if (charge->memcg != memcg || charge->nr == MEMCG_CHARGE_BATCH) {
-		zap_charge_flush(charge);
-		charge->memcg = memcg;
 	}
-	charge->nr++;
-	charge->nid = folio_nid(folio);
-	folio->memcg_data = 0;
-#endif
+	if (sized)
+		zap_lru_size(lruvec, sized, i - from);
+	if (lruvec) {
+		__acquire(&lruvec->lru_lock);	/* for sparse; folio_lruvec_lock_irqsave() has */
+		unlock_page_lruvec_irqrestore(lruvec, irq);
+	}
+	return i;
 }
 
-/* Free folios of order 0 without references, PAGEVEC_SIZE at most. */
-static void zap_free(struct folio **folios, unsigned int nr, struct zap_charge *charge)
+/*
+ * Free folios of order 0 without references, PAGEVEC_SIZE at most.  Returns the number of runs.
+ */
+static unsigned int zap_free(struct folio **folios, unsigned int nr)
 {
-	struct zap_lru lru = {};
-	unsigned int i;
+	unsigned int length, runs;
 
-	for (i = 0; i < nr; i++)
-		zap_lru_del(&lru, folios[i]);
-	zap_lru_unlock(&lru);
-	for (i = 0; i < nr; i++)
-		zap_uncharge(charge, folios[i]);
-	/* Only a test can make one of them stay. */
-	if (zap_loses(ZAP_FREE))
-		nr--;
-	free_unref_run(folios, nr);
+	for (runs = 0; nr; folios += length, nr -= length, runs++) {
+		struct mem_cgroup *memcg = folio_memcg(folios[0]);
+		int nid = folio_nid(folios[0]);
+
+		length = zap_take(folios, nr);
+		if (memcg && !zap_loses(ZAP_CHARGE))
+			mem_cgroup_uncharge_run(memcg, length, nid);
+		/* Only a test can make one of them stay. */
+		free_unref_run(folios, length - zap_loses(ZAP_FREE));
+	}
+	return runs;
 }
 
 /*
@@ -269,13 +223,14 @@ static unsigned int zap_weight(struct folio *folio, struct folio **last)
  */
 static unsigned int zap_put(struct encoded_page **pages, unsigned int nr, unsigned int most)
 {
-	unsigned int refs[PAGEVEC_SIZE], i, n = 0, freed = 0, sum = 0;
+	unsigned int refs[PAGEVEC_SIZE], i, n = 0, freed = 0, runs = 0, sum = 0;
 	struct folio *free[PAGEVEC_SIZE], *last = NULL;
-	struct zap_charge charge = {};
 	struct folio_batch others;
 	bool large;
 
-	lru_add_drain();
+	/* As free_pages_and_swap_cache() */
+	if (IS_ENABLED(CONFIG_SWAP))
+		lru_add_drain();
 	folio_batch_init(&others);
 	nr = min(nr, ZAP_BATCH_ENTRIES);
 	for (i = 0; i < nr && sum < most; i++) {
@@ -285,30 +240,33 @@ static unsigned int zap_put(struct encoded_page **pages, unsigned int nr, unsign
 		/* The number behind an entry belongs to it. */
 		if (unlikely(encoded_page_flags(pages[i]) & ENCODED_PAGE_BIT_NR_PAGES_NEXT))
 			nr_refs = encoded_nr_pages(pages[++i]);
-		free_swap_cache(folio);
+		if (folio_test_swapcache(folio))
+			free_swap_cache(folio);
 		large = folio_test_large(folio);
 		sum += large ? zap_weight(folio, &last) : 1;
 		/* Charged kernel memory: page tables, and what drivers map */
 		if (large || folio_is_zone_device(folio) || folio_memcg_kmem(folio)) {
 			refs[others.nr] = nr_refs;
-			if (!folio_batch_add(&others, folio))
-				folios_put_refs(&others, refs);
+			if (folio_batch_add(&others, folio))
+				continue;
 		} else if (folio_ref_sub_and_test(folio, nr_refs)) {
 			free[n++] = folio;
-			if (n == PAGEVEC_SIZE) {
-				zap_free(free, n, &charge);
-				freed += n;
-				n = 0;
-			}
 		}
+		/* Small ones first: they do not stay on their lists while large ones are freed. */
+		if (n == PAGEVEC_SIZE || others.nr == PAGEVEC_SIZE) {
+			runs += zap_free(free, n);
+			freed += n;
+			n = 0;
+		}
+		if (others.nr == PAGEVEC_SIZE)
+			folios_put_refs(&others, refs);
 	}
+	runs += zap_free(free, n);
+	freed += n;
 	if (others.nr)
 		folios_put_refs(&others, refs);
-	if (n)
-		zap_free(free, n, &charge);
-	zap_charge_flush(&charge);
-	if (freed + n)
-		trace_zap_batch_free(i, freed + n, charge.runs);
+	if (freed)
+		trace_zap_batch_free(i, freed, runs);
 	return i;
 }
 
@@ -317,7 +275,7 @@ static unsigned int zap_put(struct encoded_page **pages, unsigned int nr, unsign
  * @pages: entries of a struct mmu_gather_batch
  * @nr:    number of entries
  *
- * Context: process context, no locks held; may sleep.
+ * Context: process context, no spinlock held; may sleep.  mmap_lock and i_mmap_rwsem may be held.
  */
 void zap_batch_free(struct encoded_page **pages, unsigned int nr)
 {
@@ -340,16 +298,6 @@ static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, c
 /* Static keys do not like to be turned by two at a time. */
 static DEFINE_MUTEX(zap_batch_mutex);
 
-static void zap_batch_turn(struct static_key_false *key, bool on)
-{
-	mutex_lock(&zap_batch_mutex);
-	if (on)
-		static_branch_enable(key);
-	else
-		static_branch_disable(key);
-	mutex_unlock(&zap_batch_mutex);
-}
-
 static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 			     size_t count)
 {
@@ -357,7 +305,12 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, 
 
 	if (!on && !sysfs_streq(buf, "0"))
 		return -EINVAL;
-	zap_batch_turn(&zap_batch_key, on);
+	mutex_lock(&zap_batch_mutex);
+	if (on)
+		static_branch_enable(&zap_batch_key);
+	else
+		static_branch_disable(&zap_batch_key);
+	mutex_unlock(&zap_batch_mutex);
 	return count;
 }
 
@@ -374,21 +327,6 @@ static const struct attribute_group zap_batch_attr_group = {
 };
 
 #ifdef CONFIG_ZAP_BATCH_DEBUG
-static int single_ptes_set(void *data, u64 val)
-{
-	if (val > 1)
-		return -EINVAL;
-	zap_batch_turn(&zap_single_ptes_key, val);
-	return 0;
-}
-
-static int single_ptes_get(void *data, u64 *val)
-{
-	*val = static_key_enabled(&zap_single_ptes_key);
-	return 0;
-}
-DEFINE_DEBUGFS_ATTRIBUTE(single_ptes_fops, single_ptes_get, single_ptes_set, "%llu\n");
-
 static void zap_batch_debug_init(void)
 {
 	struct dentry *dir = debugfs_create_dir("zap_batch", NULL);
@@ -397,7 +335,6 @@ static void zap_batch_debug_init(void)
 	debugfs_create_bool("fault_lru", 0600, dir, &zap_lose[ZAP_LRU]);
 	debugfs_create_bool("fault_charge", 0600, dir, &zap_lose[ZAP_CHARGE]);
 	debugfs_create_bool("fault_free", 0600, dir, &zap_lose[ZAP_FREE]);
-	debugfs_create_file_unsafe("single_ptes", 0600, dir, NULL, &single_ptes_fops);
 }
 #else
 static void zap_batch_debug_init(void)

@@ -143,22 +143,4 @@ static inline void zap_batch_free(struct encoded_page **pages, unsigned int nr)
 
 #endif /* CONFIG_ZAP_BATCH */
 
-#ifdef CONFIG_ZAP_BATCH_DEBUG
-DECLARE_STATIC_KEY_FALSE(zap_single_ptes_key);
-#endif
-
-/**
- * zap_single_ptes - shall each PTE of a large folio be zapped by itself?
- *
- * Only debug kernels can, to measure what the kernel's own batching of large folios is worth.
- */
-static inline bool zap_single_ptes(void)
-{
-#ifdef CONFIG_ZAP_BATCH_DEBUG
-	return static_branch_unlikely(&zap_single_ptes_key);
-#else
-	return false;
-#endif
-}
-
 #endif /* _MM_ZAP_BATCH_H */

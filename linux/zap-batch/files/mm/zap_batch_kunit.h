@@ -6,6 +6,7 @@
  */
 
 #include <kunit/test.h>
+#include <linux/page-isolation.h>
 
 #define NR_FOLIOS	4
 
@@ -111,12 +112,23 @@ static void stat_nodes_test(struct kunit *test)
 }
 
 #ifdef CONFIG_LRU_GEN
+/* All sizes of the lists of a lruvec */
+static long lru_sizes(struct lruvec *lruvec)
+{
+	long sum = 0;
+
+	for (int gen = 0; gen < MAX_NR_GENS; gen++)
+		for (int type = 0; type < ANON_AND_FILE; type++)
+			for (int zone = 0; zone < MAX_NR_ZONES; zone++)
+				sum += READ_ONCE(lruvec->lrugen.nr_pages[gen][type][zone]);
+	return sum;
+}
+
 static void lru_test(struct kunit *test)
 {
 	struct folio *folio[NR_FOLIOS];
-	long before, gathered, flushed, nr, *size;
-	struct zap_lru lru = {};
 	struct lruvec *lruvec;
+	long before, after;
 	unsigned int i;
 
 	if (!lru_gen_enabled())
@@ -124,37 +136,27 @@ static void lru_test(struct kunit *test)
 	for (i = 0; i < NR_FOLIOS; i++) {
 		folio[i] = new_folio(test, false);
 		charge_to_root(folio[i]);
+		/* Two sizes: anonymous pages, and one of page cache */
+		if (i == 2)
+			__folio_set_swapbacked(folio[i]);
 		if (i)
 			folio_add_lru(folio[i]);
 	}
 	lru_add_drain_all();
-	/* The first is on no list. */
-	zap_lru_del(&lru, folio[0]);
-	KUNIT_EXPECT_NULL(test, lru.lruvec);
 	for (i = 1; i < NR_FOLIOS; i++)
 		KUNIT_ASSERT_TRUE(test, folio_test_lru(folio[i]));
-	/* Under the lock nothing is reported. */
-	zap_lru_del(&lru, folio[1]);
-	lruvec = lru.lruvec;
-	size = &lruvec->lrugen.nr_pages[lru.gen][lru.type][lru.zone];
-	before = *size;
-	for (i = 2; i < NR_FOLIOS; i++)
-		zap_lru_del(&lru, folio[i]);
-	nr = lru.nr;
-	gathered = *size;
-	zap_lru_flush(&lru);
-	flushed = *size;
-	zap_lru_unlock(&lru);
-	/* Nothing is written until the run ends. */
-	KUNIT_EXPECT_PTR_EQ(test, lruvec, folio_lruvec(folio[1]));
-	KUNIT_EXPECT_EQ(test, nr, NR_FOLIOS - 1);
-	KUNIT_EXPECT_EQ(test, gathered, before);
-	KUNIT_EXPECT_EQ(test, flushed, before - (NR_FOLIOS - 1));
-	KUNIT_EXPECT_EQ(test, lru.nr, 0);
-	KUNIT_EXPECT_NULL(test, lru.lruvec);
+	lruvec = folio_lruvec(folio[1]);
+	/* The first is on no list, so its run ends there. */
+	KUNIT_EXPECT_EQ(test, zap_take(folio, NR_FOLIOS), 1);
+	before = lru_sizes(lruvec);
+	KUNIT_EXPECT_EQ(test, zap_take(folio + 1, NR_FOLIOS - 1), NR_FOLIOS - 1);
+	after = lru_sizes(lruvec);
+	KUNIT_EXPECT_EQ(test, after, before - (NR_FOLIOS - 1));
 	for (i = 0; i < NR_FOLIOS; i++) {
 		KUNIT_EXPECT_FALSE(test, folio_test_lru(folio[i]));
 		KUNIT_EXPECT_EQ(test, folio_lru_gen(folio[i]), -1);
+		KUNIT_EXPECT_NULL(test, folio_memcg(folio[i]));
+		__folio_clear_swapbacked(folio[i]);
 		free_folio(folio[i]);
 	}
 }
@@ -165,36 +167,65 @@ static void lru_test(struct kunit *test)
 }
 #endif
 
-#ifdef CONFIG_MEMCG
-static void charge_test(struct kunit *test)
+/* A run ends where the node changes. */
+static void take_nodes_test(struct kunit *test)
 {
-	struct zap_charge charge = {};
-	struct folio *folio[NR_FOLIOS];
-	unsigned int i;
+	struct folio *folio[2];
 
-	if (mem_cgroup_disabled())
-		kunit_skip(test, "no groups");
-	for (i = 0; i < NR_FOLIOS; i++) {
-		folio[i] = new_folio(test, false);
-		if (i)
-			charge_to_root(folio[i]);
-		zap_uncharge(&charge, folio[i]);
-		KUNIT_EXPECT_EQ(test, charge.nr, i);
-		KUNIT_EXPECT_EQ(test, folio[i]->memcg_data, 0);
-	}
-	zap_charge_flush(&charge);
-	zap_charge_flush(&charge);
-	KUNIT_EXPECT_EQ(test, charge.nr, 0);
-	KUNIT_EXPECT_EQ(test, charge.runs, 1);
-	for (i = 0; i < NR_FOLIOS; i++)
+	if (next_memory_node(first_memory_node) == MAX_NUMNODES)
+		kunit_skip(test, "one node");
+	for (int i = 0; i < 2; i++)
+		folio[i] = new_folio(test, i);
+	KUNIT_EXPECT_EQ(test, zap_take(folio, 2), 1);
+	for (int i = 0; i < 2; i++)
 		free_folio(folio[i]);
 }
-#else
-static void charge_test(struct kunit *test)
+
+/* Is a free page on a per-CPU list of this CPU for a migrate type? */
+static bool on_pcp_list(struct page *page, int migratetype)
 {
-	kunit_skip(test, "no groups");
+	struct per_cpu_pages *pcp = raw_cpu_ptr(page_zone(page)->per_cpu_pageset);
+	struct page *one;
+	bool found = false;
+
+	spin_lock(&pcp->lock);
+	list_for_each_entry(one, &pcp->lists[migratetype], pcp_list)
+		found |= one == page;
+	spin_unlock(&pcp->lock);
+	return found;
 }
-#endif
+
+/* Neighbours of two pageblocks go to the lists of their blocks' types. */
+static void migratetype_test(struct kunit *test)
+{
+	struct page *blocks = alloc_pages(GFP_KERNEL, MAX_PAGE_ORDER);
+	struct page *edge = blocks + pageblock_nr_pages;
+	bool left = false, right = false;
+	struct folio *run[2];
+	int old;
+
+	if (!blocks || pageblock_order >= MAX_PAGE_ORDER)
+		kunit_skip(test, "no two pageblocks");
+	split_page(blocks, MAX_PAGE_ORDER);
+	old = get_pageblock_migratetype(edge);
+	set_pageblock_migratetype(edge, old == MIGRATE_UNMOVABLE ? MIGRATE_RECLAIMABLE :
+				  MIGRATE_UNMOVABLE);
+	run[0] = page_folio(edge - 1);
+	run[1] = page_folio(edge);
+	for (int i = 0; i < 2; i++)
+		KUNIT_ASSERT_TRUE(test, put_page_testzero(&run[i]->page));
+	migrate_disable();
+	free_unref_run(run, 2);
+	/* An empty list of this CPU may be refilled or drained only by others. */
+	left = on_pcp_list(edge - 1, get_pageblock_migratetype(edge - 1));
+	right = on_pcp_list(edge, get_pageblock_migratetype(edge));
+	migrate_enable();
+	KUNIT_EXPECT_TRUE(test, left);
+	KUNIT_EXPECT_TRUE(test, right);
+	for (unsigned long i = 0; i < MAX_ORDER_NR_PAGES; i++)
+		if (blocks + i != edge && blocks + i != edge - 1)
+			__free_page(blocks + i);
+}
 
 /* What large folios count until others may run */
 static void weight_test(struct kunit *test)
@@ -213,12 +244,30 @@ static void weight_test(struct kunit *test)
 	__free_pages(two, 4);
 }
 
+/* Others may run after as many base pages as there may be. */
+static void bound_test(struct kunit *test)
+{
+	struct encoded_page *entry[4];
+
+	for (int i = 0; i < 4; i++) {
+		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP, 3);
+
+		KUNIT_ASSERT_NOT_NULL(test, page);
+		entry[i] = encode_page(page, 0);
+	}
+	KUNIT_EXPECT_EQ(test, zap_put(entry, 4, 16), 2);
+	KUNIT_EXPECT_EQ(test, zap_put(entry + 2, 2, 1), 1);
+	KUNIT_EXPECT_EQ(test, zap_put(entry + 3, 1, 4096), 1);
+}
+
 static struct kunit_case zap_batch_cases[] = {
 	KUNIT_CASE(stat_test),
 	KUNIT_CASE(stat_nodes_test),
 	KUNIT_CASE(lru_test),
-	KUNIT_CASE(charge_test),
+	KUNIT_CASE(take_nodes_test),
+	KUNIT_CASE(migratetype_test),
 	KUNIT_CASE(weight_test),
+	KUNIT_CASE(bound_test),
 	{}
 };
 

@@ -258,10 +258,15 @@ static bool run_one(const char *group, enum kind kind, enum how how)
 }
 
 #define NR_ITEMS	9
+/* Behind these the anonymous pages on the lists of each zone of each node */
+#define NR_ZONES	8
+#define NR_COUNTS	(NR_ITEMS + NR_ZONES)
+/* Of one zone there is less noise. */
+#define ZONE_NOISE	512
 
 FIXTURE(zap)
 {
-	long node[NR_ITEMS];
+	long node[NR_COUNTS];
 	long dying;
 	char before[8];
 	char ksm[8];
@@ -288,7 +293,27 @@ static long on_lists(void)
 	return sum;
 }
 
-static void node_counts(long count[NR_ITEMS])
+static void zone_counts(long count[NR_ZONES])
+{
+	FILE *f = fopen("/proc/zoneinfo", "r");
+	char line[256];
+	int zone = -1;
+	long nr;
+
+	memset(count, 0, NR_ZONES * sizeof(*count));
+	while (f && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "Node ", 5))
+			zone++;
+		else if (zone >= 0 && zone < NR_ZONES &&
+			 (sscanf(line, " nr_zone_inactive_anon %ld", &nr) == 1 ||
+			  sscanf(line, " nr_zone_active_anon %ld", &nr) == 1))
+			count[zone] += nr;
+	}
+	if (f)
+		fclose(f);
+}
+
+static void node_counts(long count[NR_COUNTS])
 {
 	int i;
 
@@ -297,6 +322,7 @@ static void node_counts(long count[NR_ITEMS])
 	for (i = 0; i < NR_ITEMS; i++)
 		count[i] = value_of("/proc/vmstat", node_item[i]);
 	count[NR_ITEMS - 1] += on_lists();
+	zone_counts(count + NR_ITEMS);
 }
 
 #define KSM	"/sys/kernel/mm/ksm/"
@@ -453,9 +479,9 @@ static bool nothing_left(const char *group)
 	return ok;
 }
 
-static bool nodes_as_before(const long before[NR_ITEMS])
+static bool nodes_as_before(const long before[NR_COUNTS])
 {
-	long after[NR_ITEMS], more;
+	long after[NR_COUNTS], more;
 	bool ok = true;
 	int i;
 
@@ -465,6 +491,13 @@ static bool nodes_as_before(const long before[NR_ITEMS])
 		if (i == NR_ITEMS - 1 ? -more > FREE_NOISE : labs(more) > NOISE) {
 			ksft_print_msg("%s: %ld before, %ld after\n", node_item[i], before[i],
 				       after[i]);
+			ok = false;
+		}
+	}
+	for (; i < NR_COUNTS; i++) {
+		if (labs(after[i] - before[i]) > ZONE_NOISE) {
+			ksft_print_msg("zone %d: %ld before, %ld after\n", i - NR_ITEMS,
+				       before[i], after[i]);
 			ok = false;
 		}
 	}
@@ -521,7 +554,7 @@ static bool known_is_counted(const char *group, pid_t pid)
 	return false;
 }
 
-static void all_is_back(struct __test_metadata *_metadata, const long node[NR_ITEMS], long dying)
+static void all_is_back(struct __test_metadata *_metadata, const long node[NR_COUNTS], long dying)
 {
 	pid_t a = known_pages("a"), b = known_pages("b");
 
@@ -677,6 +710,54 @@ TEST_F_TIMEOUT(zap, offline, 120)
 		EXPECT_EQ(0, status);
 	}
 	all_is_back(_metadata, self->node, self->dying);
+}
+
+/* Each page that is freed is counted as freed. */
+TEST_F(zap, freed_pages_are_counted)
+{
+	char *p = fill(LEN);
+	long before, after;
+
+	before = value_of("/proc/vmstat", "pgfree");
+	munmap(p, LEN);
+	after = value_of("/proc/vmstat", "pgfree");
+	EXPECT_GE(after - before, (long)NR_PAGES);
+}
+
+#define V1	"/tmp/zap_v1"
+
+/* A group of cgroup v1 counts what leaves it.  The controller must not be in use by v2. */
+TEST(v1_counts_what_leaves)
+{
+	char before[8];
+	long out = -1;
+	int status;
+	pid_t pid;
+
+	if (!read_file(ENABLED, before, sizeof(before)))
+		SKIP(return, "no batched unmapping (CONFIG_ZAP_BATCH)");
+	mkdir(V1, 0700);
+	if (mount("none", V1, "cgroup", 0, "memory")) {
+		rmdir(V1);
+		SKIP(return, "no memory control groups (v1)");
+	}
+	EXPECT_EQ(0, write_file(ENABLED, "1"));
+	EXPECT_EQ(0, mkdir(V1 "/a", 0700));
+	pid = fork();
+	if (!pid) {
+		if (write_file(V1 "/a/tasks", "0"))
+			_exit(2);
+		munmap(fill(LEN), LEN);
+		_exit(0);
+	}
+	EXPECT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	out = value_of(V1 "/a/memory.stat", "pgpgout");
+	EXPECT_GE(out, (long)NR_PAGES);
+	rmdir(V1 "/a");
+	umount(V1);
+	rmdir(V1);
+	write_file(ENABLED, before);
 }
 
 #define REAPED_KB	(36 << 10)
