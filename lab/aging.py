@@ -48,28 +48,25 @@ FLUSHES = "/sys/kernel/debug/kvm/remote_tlb_flush_requests"
 
 @dataclass(frozen=True)
 class Mode:
-    """A kernel, and the parameters of its kvm."""
+    """A kernel, and the parameter of its kvm."""
 
     kernel: str
     label: str
     range_aging: int = 0
-    lockless_aging: int = 0
 
     @property
     def prepare(self) -> str:
-        """Commands that set them."""
+        """The command that sets it."""
         if self.kernel == "base":
             return "true"
-        values = {"range_aging": self.range_aging, "lockless_aging": self.lockless_aging}
-        return "; ".join(f"echo {value} > {PARAMETERS}/{name}" for name, value in values.items())
+        return f"echo {self.range_aging} > {PARAMETERS}/range_aging"
 
 
 MODES = {
     "base": Mode("base", "unmodified"),
     "off": Mode("tiershift", "ours, off"),
-    "range": Mode("tiershift", "ours, by page tables", 1, 0),
-    "lockless": Mode("tiershift", "ours, without mmu_lock", 0, 1),
-    "both": Mode("tiershift", "ours, both", 1, 1),
+    # By page tables of the host, and without mmu_lock
+    "both": Mode("tiershift", "ours, both", 1),
 }
 # KVM's page tables, by parameters at boot
 TABLES = {"TDP": "", "shadow MMU": "kvm.tdp_mmu=0", "without NPT": "kvm_amd.npt=0"}
@@ -253,8 +250,6 @@ def _goals(case: str, name: str, rows: dict[str, Figures]) -> list[ledger.Goal]:
     found = []
     if name == "off":
         found.append(ledger.at_most("off", share, OFF_LIMIT, text))
-    if name == "lockless":
-        found.append(ledger.at_most("acquisitions of mmu_lock", row["mmu_lock"], 0.0))
     if name == "both":
         found.append(ledger.at_most("acquisitions of mmu_lock", row["mmu_lock"], 0.0))
         if case == "idle":
@@ -340,7 +335,7 @@ def measure(_args: argparse.Namespace) -> bool:
         f"{case}, {tables}": with_locks(
             {
                 name: _aged(case, name, tables)
-                for name in (MODES if tables == "TDP" else ("base", "range", "both"))
+                for name in MODES
             }
         )
         for tables in TABLES
@@ -351,11 +346,8 @@ def measure(_args: argparse.Namespace) -> bool:
             "not aged": _faulted(tables, vcpus, "base", False, 1),
             "not aged again": _faulted(tables, vcpus, "base", False, 2),
             "ours, not aged": _faulted(tables, vcpus, "both", False, 3),
-            **{
-                name: _faulted(tables, vcpus, name, True, 1)
-                # Without lock bits of rmaps, and with
-                for name in (("base", "both") if tables == "TDP" else ("base", "range", "both"))
-            },
+            # Off: what the lock bits of rmaps cost
+            **{name: _faulted(tables, vcpus, name, True, 1) for name in MODES},
         }
         for tables, vcpus in FAULTED
     }
@@ -407,8 +399,7 @@ STUDY = Study(
         ("Promotion of a guest's memory", "promotion: "),
     ),
     notes=(
-        "A call of KVM's notifier takes two SRCU locks, a look at who subscribes one.  By page "
-        "tables alone each call takes mmu_lock, so that column shows how many calls there are.",
+        "A call of KVM's notifier takes two SRCU locks, a look at who subscribes one.",
         "Emulated CPUs share two cores, so seconds, and how often CPUs meet at a lock, say little.",
         "Pages move out of the oldest generation in each aging.  That is the same with and without "
         "KVM, and is left out but in one column.",

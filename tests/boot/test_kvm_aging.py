@@ -28,7 +28,6 @@ PERF = Program("aging_perf_test", timeout_s=100)
 
 def _with(
     range_aging: int,
-    lockless_aging: int,
     args: str = "",
     *,
     faults: int | None = None,
@@ -36,41 +35,37 @@ def _with(
     program: Program = TEST,
 ) -> Program:
     """The selftest after the parameters were set; those of debug kernels, if a rule is broken."""
-    values = {"range_aging": range_aging, "lockless_aging": lockless_aging}
+    values = {"range_aging": range_aging}
     if faults is not None:
         values |= {"aging_faults": faults, "aging_delay_us": delay_us}
     before = "; ".join(f"echo {value} > {PARAMETERS}/{name}" for name, value in values.items())
-    label = (
-        f"{program.name} range={range_aging} lockless={lockless_aging} faults={faults or 0} {args}"
-    )
+    label = f"{program.name} range={range_aging} faults={faults or 0} {args}"
     return replace(program, args=args, before=before, label=label.replace(" ", "_").strip("_"))
 
 
 WHOLE = (
-    _with(0, 0, "-t histogram -t reclaim"),
-    _with(0, 1, "-t histogram -t nested_npt"),
-    _with(1, 0, "-t histogram -t nested_npt -t other_node"),
-    _with(1, 1, "-s 1"),
-    _with(1, 1, "-v 2 -b 8M -p", program=PERF),
+    _with(0, "-t histogram -t reclaim -t nested_npt"),
+    _with(1, "-s 1"),
+    _with(1, "-v 2 -b 8M -p", program=PERF),
     # Time for others between the look at an SPTE and the update
-    _with(1, 1, "-s 1 -t discard -t dirty_log -t memslot -t stress", faults=0, delay_us=20),
+    _with(1, "-s 1 -t discard -t dirty_log -t memslot -t stress", faults=0, delay_us=20),
 )
 # With the parameters that the kernel's command line has
 AT_BOOT = replace(
     TEST,
     args="-t histogram -t nested",
     label="at_boot",
-    before=f"grep -q Y {PARAMETERS}/range_aging && grep -q Y {PARAMETERS}/lockless_aging || exit 5",
+    before=f"grep -q Y {PARAMETERS}/range_aging || exit 5",
 )
 # What must fail, by enum kvm_age_faults in arch/x86/kvm/mmu/age.h, and a number that it prints:
 # half of 8192 pages are on node 1; all are accessed; none belongs to somebody else.
 BROKEN = {
-    2: (_with(1, 1, "-t other_node", faults=2), r"on node 1 (\d+)", range(3000)),
-    4: (_with(1, 1, "-t nested", faults=4), r"accessed 8192, found (\d+)", range(8000)),
-    8: (_with(1, 1, "-t nested_npt", faults=8), r"accessed 8192, found (\d+)", range(8000)),
+    2: (_with(1, "-t other_node", faults=2), r"on node 1 (\d+)", range(3000)),
+    4: (_with(1, "-t nested", faults=4), r"accessed 8192, found (\d+)", range(8000)),
+    8: (_with(1, "-t nested_npt", faults=8), r"accessed 8192, found (\d+)", range(8000)),
     # Last: who has a page that was given to somebody else may write to it.
     1: (
-        _with(1, 1, "-s 60 -t discard", faults=1, delay_us=200),
+        _with(1, "-s 60 -t discard", faults=1, delay_us=200),
         r"(\d+) pages were not the guest's",
         range(1, sys.maxsize),
     ),
@@ -78,7 +73,7 @@ BROKEN = {
 # KUnit cases that a plain store, and pages that nobody has asked about, must make fail
 BROKEN_KUNIT = 3, {"clears_accessed_only", "answers_for_pages"}
 # What KASAN must notice: page tables are freed that somebody reads.
-UNLOCKED = _with(1, 1, "-s 60 -t memslot", faults=16, delay_us=200)
+UNLOCKED = _with(1, "-s 60 -t memslot", faults=16, delay_us=200)
 
 
 def _run(
@@ -141,8 +136,8 @@ def test_with_shadow_page_tables(
     parameter: str, torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     args = "-s 1 -t histogram -t nested -t reclaim -t page_idle -t discard -t stress"
-    wanted = (AT_BOOT, _with(0, 0, "-t histogram"), _with(1, 1, args))
-    append = f"{parameter} kvm.range_aging=1 kvm.lockless_aging=1"
+    wanted = (AT_BOOT, _with(0, "-t histogram"), _with(1, args))
+    append = f"{parameter} kvm.range_aging=1"
     report(subtests, _run(torture_kernel, wanted, out_dir, append), may_skip=())
 
 
@@ -150,7 +145,7 @@ def test_some_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
     names = ("nested_npt", "discard", "memslot", "stress")
-    program = _with(1, 1, "-s 1 " + " ".join(f"-t {name}" for name in names))
+    program = _with(1, "-s 1 " + " ".join(f"-t {name}" for name in names))
     program = replace(program, label="some", timeout_s=600)
     report(subtests, _run(debug_kernel, (program,), out_dir), may_skip=())
 
@@ -159,7 +154,7 @@ def test_some_on_the_debug_kernel(
 def test_all_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    program = replace(_with(1, 1, "-s 1"), label="all", timeout_s=1200)
+    program = replace(_with(1, "-s 1"), label="all", timeout_s=1200)
     report(subtests, _run(debug_kernel, (program,), out_dir), may_skip=())
 
 
@@ -177,9 +172,7 @@ def test_long_on_the_debug_kernel(
     args = "-s 60 -t discard -t dirty_log -t memslot -t stress"
     if parameter != "kvm_amd.npt=0":
         args += " -t nested_discard -t nested_memslot"
-    wanted = tuple(
-        replace(_with(*modes, args), timeout_s=900) for modes in ((1, 1), (1, 0), (0, 1))
-    )
+    wanted = (replace(_with(1, args), timeout_s=900),)
     report(subtests, _run(debug_kernel, wanted, out_dir, parameter), may_skip=())
 
 
@@ -188,17 +181,16 @@ def test_long_on_the_debug_kernel(
 def test_switched_while_memory_is_aged(
     parameter: str, torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    """The parameters change, and nothing else does.
+    """The parameter changes, and nothing else does.
 
     The emulator's threads race over code that is patched: one for all CPUs.
     """
     turn = "; ".join(
-        f"sleep 0.{pause}; echo {value} > {PARAMETERS}/{name}"
+        f"sleep 0.{pause}; echo {value} > {PARAMETERS}/range_aging"
         for value, pause in ((0, 3), (1, 4))
-        for name in ("lockless_aging", "range_aging")
     )
     args = "-s 30 -t discard -t memslot -t stress -t nested_discard -t nested_memslot"
-    program = _with(1, 1, args)
+    program = _with(1, args)
     program = replace(
         program, timeout_s=400, before=f"{program.before}; ( while true; do {turn}; done ) &"
     )

@@ -47,7 +47,7 @@ def _found(case: str) -> str:
 def _rows(case: str, insn: int, locked: int, mmu_lock: int) -> dict[str, aging.Figures]:
     base = _aged(case, 784, 0, PAGES, PAGES)
     ours = _aged(case, insn, locked, mmu_lock, 2)
-    return aging.with_locks({"base": base, "off": base, "lockless": ours, "both": ours})
+    return aging.with_locks({"base": base, "off": base, "both": ours})
 
 
 def _facts(insn: int, locked: int, mmu_lock: int, vcpu: float) -> dict[str, Any]:
@@ -109,11 +109,9 @@ def test_table_of_the_seed_series_has_ours_beside(tmp_path: Path) -> None:
 
 def test_what_misses_a_goal_is_said() -> None:
     assert _missed(_facts(120, 2300, 1, 1040)) == [
-        ("page: idle, TDP, ours, without mmu_lock", "acquisitions of mmu_lock"),
         ("page: idle, TDP, ours, both", "acquisitions of mmu_lock"),
         ("page: idle, TDP, ours, both", "on"),
         ("page: idle, TDP, ours, both", "locked operations"),
-        ("page: young, TDP, ours, without mmu_lock", "acquisitions of mmu_lock"),
         ("page: young, TDP, ours, both", "acquisitions of mmu_lock"),
         ("page: young, TDP, ours, both", "locked operations"),
         ("fault: TDP, 2 vCPUs, ours, both", "vCPUs"),
@@ -141,5 +139,5 @@ def test_what_was_not_measured_is_an_error() -> None:
 
 def test_parameters_are_set_before() -> None:
     assert aging.MODES["base"].prepare == "true"
-    assert f"echo 1 > {aging.PARAMETERS}/lockless_aging" in aging.MODES["lockless"].prepare
-    assert f"echo 0 > {aging.PARAMETERS}/range_aging" in aging.MODES["lockless"].prepare
+    assert aging.MODES["both"].prepare == f"echo 1 > {aging.PARAMETERS}/range_aging"
+    assert aging.MODES["off"].prepare == f"echo 0 > {aging.PARAMETERS}/range_aging"

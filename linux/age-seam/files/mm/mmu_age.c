@@ -1,75 +1,102 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ask secondary MMUs about the pages of a page table at once.
+ * Ask secondary MMUs about all pages of a page table at once.
  *
  * Interface and an example: include/linux/mmu_age.h.
  *
- * Invariant: pages that are not in the question keep their Accessed bits.
+ * Invariant: a page that is not in the question keeps its Accessed bits.
  *
- * A kind of subscriber registers once for all its subscriptions.  It is recognized by its
- * mmu_notifier_ops.  These do not grow, because modules have them.  There is one such kind, KVM,
- * so there is one slot.  Other subscribers are asked page by page as ever.
+ * Modules have struct mmu_notifier_ops, so it does not get another operation.  A kind of
+ * subscriber registers its answer once for all its subscriptions, and mmu_age_one() recognizes a
+ * subscription by its mmu_notifier_ops.  KVM is the only such kind, so there is one slot.  Other
+ * subscribers are asked about each page.
  *
- * Subscriptions are protected by mmu_notifier's SRCU.  The slot is read with it, too:
- * mmu_age_unregister() waits until nobody can be using what it held.
+ * The SRCU of mmu_notifiers protects a subscription.  RCU protects the slot:
+ * mmu_age_unregister() waits for the calls that use it, which do not sleep.
  *
- * Cost of a question: one walk over the subscriptions, and a call for each that has registered;
- * a call for each page for others.  Memory: 2 * PTRS_PER_PTE bits on the stack of the walker.
+ * Cost of a question: one walk over the subscriptions, and one call for each of the registered
+ * kind; one call for each page for others.  Memory: 2 * PTRS_PER_PTE bits on the walker's stack.
  */
 #include <linux/export.h>
 #include <linux/mmu_age.h>
 #include <linux/mutex.h>
+#include <linux/rcupdate.h>
 
 DEFINE_STATIC_KEY_FALSE(mmu_age_key);
+EXPORT_SYMBOL_GPL(mmu_age_key);
 
-/* For those who write the slot */
+/* Serializes changes of the slot and of the key */
 static DEFINE_MUTEX(mmu_age_lock);
-static const struct mmu_age_ops *mmu_age_ops;
+static const struct mmu_age_ops __rcu *mmu_age_ops;
+
+static const struct mmu_age_ops *mmu_age_registered(void)
+{
+	return rcu_dereference_protected(mmu_age_ops, lockdep_is_held(&mmu_age_lock));
+}
+
+static void mmu_age_set_key(bool on)
+{
+	if (on)
+		static_branch_enable(&mmu_age_key);
+	else
+		static_branch_disable(&mmu_age_key);
+}
 
 /**
  * mmu_age_register - offer to answer for page tables
  * @ops: of a kind of subscriber; kept until mmu_age_unregister()
+ * @on:  shall walkers ask about page tables?
  *
  * Context: may sleep
- * Return: 0, or -EBUSY if some kind has registered already
  */
-int mmu_age_register(const struct mmu_age_ops *ops)
+void mmu_age_register(const struct mmu_age_ops *ops, bool on)
 {
-	int err = -EBUSY;
-
 	mutex_lock(&mmu_age_lock);
-	if (!mmu_age_ops) {
-		/* Pairs with the smp_load_acquire() in mmu_age_one(). */
-		smp_store_release(&mmu_age_ops, ops);
-		static_branch_enable(&mmu_age_key);
-		err = 0;
+	if (!WARN_ON_ONCE(mmu_age_registered())) {
+		rcu_assign_pointer(mmu_age_ops, ops);
+		mmu_age_set_key(on);
 	}
 	mutex_unlock(&mmu_age_lock);
-	return err;
 }
 EXPORT_SYMBOL_GPL(mmu_age_register);
+
+/**
+ * mmu_age_switch - choose between questions about page tables and about pages
+ * @ops: of a kind of subscriber; if it is not registered, nothing changes
+ * @on:  shall walkers ask about page tables?
+ *
+ * Context: may sleep
+ */
+void mmu_age_switch(const struct mmu_age_ops *ops, bool on)
+{
+	mutex_lock(&mmu_age_lock);
+	if (mmu_age_registered() == ops)
+		mmu_age_set_key(on);
+	mutex_unlock(&mmu_age_lock);
+}
+EXPORT_SYMBOL_GPL(mmu_age_switch);
 
 /**
  * mmu_age_unregister - take the offer back
  * @ops: as registered
  *
- * Nobody uses @ops when this returns.  Subscribers of that kind are asked page by page then.
+ * No call of @ops is under way when this returns.
  *
  * Context: may sleep
  */
 void mmu_age_unregister(const struct mmu_age_ops *ops)
 {
 	mutex_lock(&mmu_age_lock);
-	if (!WARN_ON_ONCE(mmu_age_ops != ops)) {
-		static_branch_disable(&mmu_age_key);
-		WRITE_ONCE(mmu_age_ops, NULL);
-		mmu_notifier_synchronize();
+	if (!WARN_ON_ONCE(mmu_age_registered() != ops)) {
+		mmu_age_set_key(false);
+		RCU_INIT_POINTER(mmu_age_ops, NULL);
+		synchronize_rcu();
 	}
 	mutex_unlock(&mmu_age_lock);
 }
 EXPORT_SYMBOL_GPL(mmu_age_unregister);
 
-static bool mmu_age_is_secondary(struct mmu_notifier *subscription, void *arg)
+static bool mmu_age_has_bits(struct mmu_notifier *subscription, void *arg)
 {
 	return subscription->ops->clear_young || subscription->ops->arch_invalidate_secondary_tlbs;
 }
@@ -79,26 +106,30 @@ static bool mmu_age_is_secondary(struct mmu_notifier *subscription, void *arg)
  * @mm: address space that has subscribers
  *
  * Context: any
- * Return: whether one of them has, or uses, Accessed bits
+ * Return: whether a subscriber has Accessed bits or uses those of the CPUs
  */
 bool __mmu_age_secondary(struct mm_struct *mm)
 {
-	return mmu_notifier_find(mm, mmu_age_is_secondary, NULL);
+	return mmu_notifier_until(mm, mmu_age_has_bits, NULL);
 }
 
-/* Ask one subscriber; returns false to go on with the next. */
+/* Ask one subscriber.  Returns false, so that mmu_notifier_until() goes on with the next one. */
 static bool mmu_age_one(struct mmu_notifier *subscription, void *arg)
 {
-	/* Pairs with the smp_store_release() in mmu_age_register(). */
-	const struct mmu_age_ops *ops = smp_load_acquire(&mmu_age_ops);
+	const struct mmu_age_ops *ops;
 	struct mmu_age *age = arg;
+	bool answered = false;
 	unsigned int i;
 
+	rcu_read_lock();
+	ops = rcu_dereference(mmu_age_ops);
 	if (ops && subscription->ops == ops->notifier_ops) {
-		ops->clear_young(subscription, age->start, age->pages, age->young);
-		return false;
+		ops->clear_young(subscription, age);
+		answered = true;
 	}
-	if (!subscription->ops->clear_young)
+	rcu_read_unlock();
+
+	if (answered || !subscription->ops->clear_young)
 		return false;
 	for_each_set_bit(i, age->pages, PTRS_PER_PTE) {
 		unsigned long addr = age->start + i * PAGE_SIZE;
@@ -115,14 +146,40 @@ static bool mmu_age_one(struct mmu_notifier *subscription, void *arg)
  * @age: of the walk
  * @mm:  address space that has subscribers
  *
- * Context: the lock of the page table is held
+ * Context: the caller holds the lock of the page table.
  */
 void __mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 {
 	bitmap_zero(age->young, PTRS_PER_PTE);
 	if (!bitmap_empty(age->pages, PTRS_PER_PTE))
-		mmu_notifier_find(mm, mmu_age_one, age);
+		mmu_notifier_until(mm, mmu_age_one, age);
 	age->asked = true;
+}
+
+/* Flush the TLBs of one subscriber. */
+static bool mmu_age_flush_one(struct mmu_notifier *subscription, void *arg)
+{
+	const struct mmu_age_ops *ops;
+
+	rcu_read_lock();
+	ops = rcu_dereference(mmu_age_ops);
+	if (ops && subscription->ops == ops->notifier_ops)
+		ops->flush(subscription);
+	rcu_read_unlock();
+	return false;
+}
+
+/**
+ * __mmu_age_flush - see mmu_age_flush()
+ * @mm: address space that has subscribers
+ *
+ * Subscribers of other kinds have no operation that flushes without an invalidation.
+ *
+ * Context: any; the caller holds a reference of mm_count or mm_users.
+ */
+void __mmu_age_flush(struct mm_struct *mm)
+{
+	mmu_notifier_until(mm, mmu_age_flush_one, NULL);
 }
 
 #ifdef CONFIG_MMU_AGE_KUNIT_TEST

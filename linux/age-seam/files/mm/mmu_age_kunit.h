@@ -13,8 +13,13 @@
 struct subscriber {
 	struct mmu_notifier mn;
 	unsigned int calls;
+	unsigned int flushes;
 	DECLARE_BITMAP(pages, PTRS_PER_PTE);
 };
+
+/* What had registered before the test */
+static const struct mmu_age_ops *ops_before;
+static bool on_before;
 
 static bool by_table_found(unsigned int i)
 {
@@ -39,19 +44,23 @@ static int by_page_clear_young(struct mmu_notifier *mn, struct mm_struct *mm, un
 	return by_page_found(i);
 }
 
-static void by_table_clear_young(struct mmu_notifier *mn, unsigned long start,
-				 const unsigned long *pages, unsigned long *young)
+static void by_table_clear_young(struct mmu_notifier *mn, struct mmu_age *age)
 {
 	struct subscriber *s = container_of(mn, struct subscriber, mn);
 	unsigned int i;
 
 	s->calls++;
-	if (start != TABLE)
+	if (age->start != TABLE)
 		return;
-	bitmap_copy(s->pages, pages, PTRS_PER_PTE);
-	for_each_set_bit(i, pages, PTRS_PER_PTE)
+	bitmap_copy(s->pages, age->pages, PTRS_PER_PTE);
+	for_each_set_bit(i, age->pages, PTRS_PER_PTE)
 		if (by_table_found(i))
-			__set_bit(i, young);
+			__set_bit(i, age->young);
+}
+
+static void by_table_flush(struct mmu_notifier *mn)
+{
+	container_of(mn, struct subscriber, mn)->flushes++;
 }
 
 static const struct mmu_notifier_ops by_table_ops = { .clear_young = by_page_clear_young };
@@ -60,6 +69,7 @@ static const struct mmu_notifier_ops mute_ops = {};
 static const struct mmu_age_ops made_up_ops = {
 	.notifier_ops = &by_table_ops,
 	.clear_young = by_table_clear_young,
+	.flush = by_table_flush,
 };
 
 static struct subscriber *subscribe(struct kunit *test, struct mm_struct *mm,
@@ -78,13 +88,19 @@ static struct mm_struct *begin(struct kunit *test)
 	struct mm_struct *mm = mm_alloc();
 
 	KUNIT_ASSERT_NOT_NULL(test, mm);
-	KUNIT_ASSERT_EQ(test, mmu_age_register(&made_up_ops), 0);
+	ops_before = rcu_access_pointer(mmu_age_ops);
+	on_before = static_key_enabled(&mmu_age_key);
+	if (ops_before)
+		mmu_age_unregister(ops_before);
+	mmu_age_register(&made_up_ops, true);
 	return mm;
 }
 
 static void end(struct mm_struct *mm, struct subscriber *s, struct subscriber *other)
 {
 	mmu_age_unregister(&made_up_ops);
+	if (ops_before)
+		mmu_age_register(ops_before, on_before);
 	mmu_notifier_unregister(&s->mn, mm);
 	if (other)
 		mmu_notifier_unregister(&other->mn, mm);
@@ -146,10 +162,9 @@ static void forgets_answers(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, mmu_age_idle(age, TABLE + 5 * PAGE_SIZE, old));
 
 	ask(age, mm);
-	mmu_age_unregister(&made_up_ops);
+	mmu_age_switch(&made_up_ops, false);
 	KUNIT_EXPECT_FALSE(test, mmu_age_by_range(age));
 	KUNIT_EXPECT_FALSE(test, mmu_age_idle(age, TABLE + 5 * PAGE_SIZE, old));
-	KUNIT_ASSERT_EQ(test, mmu_age_register(&made_up_ops), 0);
 	end(mm, table, NULL);
 }
 
@@ -162,28 +177,56 @@ static void tells_who_matters(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
 	mute = subscribe(test, mm, &mute_ops);
 	KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
-	mmu_age_unregister(&made_up_ops);
+	mmu_age_switch(&made_up_ops, false);
 	KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
-	KUNIT_ASSERT_EQ(test, mmu_age_register(&made_up_ops), 0);
+	mmu_age_switch(&made_up_ops, true);
 	page = subscribe(test, mm, &by_page_ops);
 	KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
 	end(mm, mute, page);
 }
 
-/* The second kind is refused, and the first one stays. */
-static void has_one_kind(struct kunit *test)
+/* All subscribers of a kind are asked and flushed, not only the newest one of an address space. */
+static void asks_every_subscriber(struct kunit *test)
 {
-	static const struct mmu_age_ops other = { .notifier_ops = &by_page_ops };
 	struct mm_struct *mm = begin(test);
-	struct subscriber *table = subscribe(test, mm, &by_table_ops);
+	struct subscriber *first = subscribe(test, mm, &by_table_ops);
+	struct subscriber *second = subscribe(test, mm, &by_table_ops);
 	struct mmu_age *age = kunit_kzalloc(test, sizeof(*age), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, age);
-	KUNIT_EXPECT_EQ(test, mmu_age_register(&other), -EBUSY);
 	mmu_age_begin(age, mm);
-	KUNIT_EXPECT_TRUE(test, mmu_age_by_range(age));
 	ask(age, mm);
-	KUNIT_EXPECT_EQ(test, table->calls, 1);
+	KUNIT_EXPECT_EQ(test, first->calls, 1);
+	KUNIT_EXPECT_EQ(test, second->calls, 1);
+	mmu_age_flush(mm);
+	KUNIT_EXPECT_EQ(test, first->flushes, 1);
+	KUNIT_EXPECT_EQ(test, second->flushes, 1);
+	/* A flush does not depend on how secondary MMUs are asked. */
+	mmu_age_switch(&made_up_ops, false);
+	mmu_age_flush(mm);
+	KUNIT_EXPECT_EQ(test, first->flushes, 2);
+	end(mm, first, second);
+}
+
+/* The answer names whose Accessed bit was set. */
+static void tells_whose_bit(struct kunit *test)
+{
+	struct mm_struct *mm = begin(test);
+	struct subscriber *table = subscribe(test, mm, &by_table_ops);
+	struct mmu_age *age = kunit_kzalloc(test, sizeof(*age), GFP_KERNEL);
+	struct vm_area_struct vma = { .vm_mm = mm };
+	pte_t old = __pte(0), young = pte_mkyoung(__pte(0));
+
+	KUNIT_ASSERT_NOT_NULL(test, age);
+	mmu_age_begin(age, mm);
+	ask(age, mm);
+	KUNIT_EXPECT_EQ(test, mmu_age_clear_young(age, &vma, TABLE, &old), MMU_AGE_SECONDARY);
+	KUNIT_EXPECT_EQ(test, mmu_age_clear_young(age, &vma, TABLE, &young),
+			MMU_AGE_CPU | MMU_AGE_SECONDARY);
+	young = pte_mkyoung(young);
+	KUNIT_EXPECT_EQ(test, mmu_age_clear_young(age, &vma, TABLE + 5 * PAGE_SIZE, &young),
+			MMU_AGE_CPU);
+	KUNIT_EXPECT_EQ(test, mmu_age_clear_young(age, &vma, TABLE + 5 * PAGE_SIZE, &old), 0);
 	end(mm, table, NULL);
 }
 
@@ -191,7 +234,8 @@ static struct kunit_case mmu_age_cases[] = {
 	KUNIT_CASE(asks_each_in_its_way),
 	KUNIT_CASE(forgets_answers),
 	KUNIT_CASE(tells_who_matters),
-	KUNIT_CASE(has_one_kind),
+	KUNIT_CASE(asks_every_subscriber),
+	KUNIT_CASE(tells_whose_bit),
 	{}
 };
 

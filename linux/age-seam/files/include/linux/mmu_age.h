@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which pages of a page table were accessed, as the CPUs and secondary MMUs know it.
+ * Which pages of a page table have the CPUs and secondary MMUs accessed?
  *
  * The Accessed bit of a PTE does not show what a secondary MMU has accessed: a virtual machine
- * uses KVM's page tables.  mmu_notifier_clear_young() answers for a range, but with one bit, so
- * whoever wants to know of pages has to call it for each.  Here a caller gathers the pages of
- * one page table that it wants to know of, and secondary MMUs that have registered for it are
- * asked once:
+ * uses KVM's page tables.  mmu_notifier_clear_young() returns one bit for a range, so a walker
+ * that needs an answer for each page calls it for each page.  With this interface a walker
+ * gathers the pages of one page table and asks the secondary MMUs once:
  *
  *	struct mmu_age age;
  *
- *	mmu_age_begin(&age, mm);
  *	...lock the page table...
+ *	mmu_age_begin(&age, mm);
  *	if (mmu_age_by_range(&age)) {
  *		mmu_age_table(&age, addr);
  *		for each page that matters
@@ -23,9 +22,14 @@
  *		    mmu_age_clear_young(&age, vma, addr, pte))
  *			it was accessed
  *
- * Nobody forgets what was not asked about.  While nobody has registered, mmu_age_by_range() is
- * false, and mmu_age_clear_young() asks page by page.  If the last who had registered goes during
- * a walk, answers that the walk has not used yet are lost: a page may look idle once.
+ * A page that the walker has not added keeps its Accessed bits.  While mmu_age_key is off,
+ * mmu_age_by_range() returns false, and mmu_age_clear_young() asks about one page.  If the key
+ * goes off during a walk, the walk drops the answers that it has not used yet: at most
+ * PTRS_PER_PTE pages look idle once.
+ *
+ * A question costs at most MMU_AGE_BUDGET entries of secondary MMUs for each hold of the lock,
+ * 1 ms at 100 ns an entry.  A guest decides how many entries map one of its pages.  Pages that
+ * remain when the budget is spent count as accessed.
  */
 #ifndef _LINUX_MMU_AGE_H
 #define _LINUX_MMU_AGE_H
@@ -35,18 +39,27 @@
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 
+/* Entries of secondary MMUs that one hold of a page-table lock may cost */
+#define MMU_AGE_BUDGET	10000
+
+/* Whose Accessed bit was set? */
+#define MMU_AGE_CPU		BIT(0)
+#define MMU_AGE_SECONDARY	BIT(1)
+
 /**
  * struct mmu_age - what is known of the pages of a page table
  * @secondary: may a secondary MMU know of accesses that PTEs do not show?
  * @asked:     are @pages and @young valid?
+ * @budget:    entries that secondary MMUs may still look at
  * @start:     address of the page for which bit 0 stands
- * @pages:     what is asked about
- * @young:     which of @pages a secondary MMU has accessed
+ * @pages:     pages of the question
+ * @young:     pages of the question that a secondary MMU has accessed
  */
 struct mmu_age {
 	bool secondary;
 #ifdef CONFIG_MMU_AGE
 	bool asked;
+	unsigned int budget;
 	unsigned long start;
 	DECLARE_BITMAP(pages, PTRS_PER_PTE);
 	DECLARE_BITMAP(young, PTRS_PER_PTE);
@@ -56,37 +69,41 @@ struct mmu_age {
 #ifdef CONFIG_MMU_AGE
 /**
  * struct mmu_age_ops - how to ask one kind of subscriber about a page table
- * @notifier_ops: of its subscriptions
- * @clear_young:  look at the pages in @pages, from @start on, set in @young those that were
- *                accessed and forget that they were.  Must leave all others alone.  Called with
- *                the lock of the page table; must not sleep, nor flush.
+ * @notifier_ops: mmu_notifier_ops of its subscriptions
+ * @clear_young:  set in @age->young those of @age->pages that were accessed, and clear their
+ *                Accessed bits, but of no other page.  Takes from @age->budget one for each
+ *                entry; the pages for which the budget does not suffice count as accessed.
+ *                Called with the lock of the page table; must not sleep, nor flush.
+ * @flush:        flush the TLBs that may hold translations with Accessed set.  Must not sleep.
  */
 struct mmu_age_ops {
 	const struct mmu_notifier_ops *notifier_ops;
-	void (*clear_young)(struct mmu_notifier *subscription, unsigned long start,
-			    const unsigned long *pages, unsigned long *young);
+	void (*clear_young)(struct mmu_notifier *subscription, struct mmu_age *age);
+	void (*flush)(struct mmu_notifier *subscription);
 };
 
 DECLARE_STATIC_KEY_FALSE(mmu_age_key);
 
-int mmu_age_register(const struct mmu_age_ops *ops);
+void mmu_age_register(const struct mmu_age_ops *ops, bool on);
+void mmu_age_switch(const struct mmu_age_ops *ops, bool on);
 void mmu_age_unregister(const struct mmu_age_ops *ops);
 bool __mmu_age_secondary(struct mm_struct *mm);
 void __mmu_age_ask(struct mmu_age *age, struct mm_struct *mm);
-bool mmu_notifier_find(struct mm_struct *mm,
-		       bool (*match)(struct mmu_notifier *subscription, void *arg), void *arg);
+void __mmu_age_flush(struct mm_struct *mm);
+bool mmu_notifier_until(struct mm_struct *mm,
+			bool (*fn)(struct mmu_notifier *subscription, void *arg), void *arg);
 
 /**
  * mmu_age_secondary - may a secondary MMU know of accesses to an address space?
  * @mm: address space
  *
- * While nobody has registered, each subscriber to mmu_notifiers is suspected.  Else those are that
- * have Accessed bits of their own, and those that walk the same page tables as the CPUs (shared
- * virtual addressing): they may cache an entry that leads to a page table, and then set Accessed
- * bits below without setting the one of that entry.
+ * While mmu_age_key is off, each subscriber to mmu_notifiers counts.  While the key is on, two
+ * kinds of subscribers count: those that have Accessed bits of their own, and those that walk the
+ * page tables of the CPUs (shared virtual addressing).  The latter may cache an entry that leads
+ * to a page table, and then set Accessed bits below without setting that of the entry.
  *
  * Context: any
- * Return: if not, what PTEs say is all that there is to know.
+ * Return: false if PTEs show all accesses.
  */
 static inline bool mmu_age_secondary(struct mm_struct *mm)
 {
@@ -95,25 +112,26 @@ static inline bool mmu_age_secondary(struct mm_struct *mm)
 }
 
 /**
- * mmu_age_begin - before page tables are looked at
+ * mmu_age_begin - begin a hold of the lock of a page table
  * @age: for the walk
- * @mm:  address space; who comes to use it during the walk may be overlooked
+ * @mm:  address space; a subscriber that comes during the walk may be overlooked
  */
 static inline void mmu_age_begin(struct mmu_age *age, struct mm_struct *mm)
 {
 	age->secondary = mmu_age_secondary(mm);
 	age->asked = false;
+	age->budget = MMU_AGE_BUDGET;
 }
 
 /**
- * mmu_age_by_range - are secondary MMUs to be asked about a page table?
+ * mmu_age_by_range - shall the walker ask secondary MMUs about the whole page table?
  * @age: of the walk
  *
- * Return: if not, mmu_age_clear_young() asks about each page.
+ * Return: false if mmu_age_clear_young() asks about each page.
  */
 static inline bool mmu_age_by_range(struct mmu_age *age)
 {
-	/* What was answered about the table before says nothing of this one. */
+	/* Answers about one page table say nothing about the next one. */
 	age->asked = false;
 	return static_branch_unlikely(&mmu_age_key) && age->secondary;
 }
@@ -121,7 +139,7 @@ static inline bool mmu_age_by_range(struct mmu_age *age)
 /**
  * mmu_age_table - begin to gather pages
  * @age:  of the walk
- * @addr: any in the page table
+ * @addr: any address in the page table
  */
 static inline void mmu_age_table(struct mmu_age *age, unsigned long addr)
 {
@@ -130,7 +148,7 @@ static inline void mmu_age_table(struct mmu_age *age, unsigned long addr)
 }
 
 /**
- * mmu_age_add - gather a page
+ * mmu_age_add - add a page to the question
  * @age:  of the walk
  * @addr: of the page, in the page table of mmu_age_table()
  */
@@ -140,11 +158,11 @@ static inline void mmu_age_add(struct mmu_age *age, unsigned long addr)
 }
 
 /**
- * mmu_age_ask - ask about what has been gathered
+ * mmu_age_ask - ask secondary MMUs about the pages that were added
  * @age: of the walk
  * @mm:  address space
  *
- * Context: the lock of the page table is held, so that pages stay where they are.
+ * Context: the caller holds the lock of the page table, so that pages stay where they are.
  */
 static inline void mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 {
@@ -152,7 +170,7 @@ static inline void mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 }
 
 /**
- * mmu_age_any - has a secondary MMU accessed any page that it was asked about?
+ * mmu_age_any - has a secondary MMU accessed any page of the question?
  * @age: of the walk, after mmu_age_ask()
  *
  * Return: whether it has
@@ -162,47 +180,31 @@ static inline bool mmu_age_any(const struct mmu_age *age)
 	return !bitmap_empty(age->young, PTRS_PER_PTE);
 }
 
-/* Is there an answer?  Nothing but a no-op while nobody has registered. */
+/**
+ * mmu_age_flush - flush the TLBs of secondary MMUs
+ * @mm: address space
+ *
+ * A TLB that holds a translation does not set the Accessed bit again.  A walker that compares
+ * two walks calls this once after the first one, if that has found %MMU_AGE_SECONDARY.
+ *
+ * Context: any; the caller holds a reference of mm_count or mm_users.
+ */
+static inline void mmu_age_flush(struct mm_struct *mm)
+{
+	if (mm_has_notifiers(mm))
+		__mmu_age_flush(mm);
+}
+
+/* Is there an answer?  A no-op while mmu_age_key is off. */
 static inline bool mmu_age_asked(const struct mmu_age *age)
 {
 	return static_branch_unlikely(&mmu_age_key) && age->asked;
 }
 
-/**
- * mmu_age_idle - is it known that a page was not accessed?
- * @age:  of the walk
- * @addr: of the page
- * @pte:  that maps it
- *
- * Return: whether mmu_age_clear_young() would be false, as far as that can be told without asking
- */
-static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, pte_t pte)
+/* Has a secondary MMU accessed this page of the question? */
+static inline bool mmu_age_answer(const struct mmu_age *age, unsigned long addr)
 {
-	if (pte_young(pte))
-		return false;
-	if (mmu_age_asked(age))
-		return !test_bit(pte_index(addr), age->young);
-	return !age->secondary;
-}
-
-/**
- * mmu_age_clear_young - was a page accessed?  It counts as not accessed afterwards
- * @age:  of the walk
- * @vma:  of the page
- * @addr: of the page
- * @ptep: that maps it
- *
- * Context: the lock of the page table is held; @addr was added before mmu_age_ask(), if that
- * was called for this page table.
- * Return: whether it was
- */
-static inline bool mmu_age_clear_young(const struct mmu_age *age, struct vm_area_struct *vma,
-				       unsigned long addr, pte_t *ptep)
-{
-	if (mmu_age_asked(age))
-		return ptep_test_and_clear_young(vma, addr, ptep) |
-		       test_bit(pte_index(addr), age->young);
-	return ptep_clear_young_notify(vma, addr, ptep);
+	return test_bit(pte_index(addr), age->young);
 }
 #else
 static inline bool mmu_age_secondary(struct mm_struct *mm)
@@ -237,16 +239,59 @@ static inline bool mmu_age_any(const struct mmu_age *age)
 	return false;
 }
 
-static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, pte_t pte)
+static inline void mmu_age_flush(struct mm_struct *mm)
 {
-	return !pte_young(pte) && !age->secondary;
 }
 
-static inline bool mmu_age_clear_young(const struct mmu_age *age, struct vm_area_struct *vma,
-				       unsigned long addr, pte_t *ptep)
+static inline bool mmu_age_asked(const struct mmu_age *age)
 {
-	return ptep_clear_young_notify(vma, addr, ptep);
+	return false;
+}
+
+static inline bool mmu_age_answer(const struct mmu_age *age, unsigned long addr)
+{
+	return false;
 }
 #endif
+
+/**
+ * mmu_age_idle - is it known without a question that a page was not accessed?
+ * @age:  of the walk
+ * @addr: of the page
+ * @pte:  that maps it
+ *
+ * Return: true if mmu_age_clear_young() would return 0.
+ */
+static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, pte_t pte)
+{
+	if (pte_young(pte))
+		return false;
+	if (mmu_age_asked(age))
+		return !mmu_age_answer(age, addr);
+	return !age->secondary;
+}
+
+/**
+ * mmu_age_clear_young - was a page accessed?  Clears its Accessed bits
+ * @age:  of the walk
+ * @vma:  of the page
+ * @addr: of the page
+ * @ptep: that maps it
+ *
+ * Context: the caller holds the lock of the page table.  If it has called mmu_age_ask() for this
+ * page table, it has added the page before.
+ * Return: the sum of %MMU_AGE_CPU and %MMU_AGE_SECONDARY; 0 if the page was not accessed
+ */
+static inline unsigned int mmu_age_clear_young(const struct mmu_age *age,
+					       struct vm_area_struct *vma,
+					       unsigned long addr, pte_t *ptep)
+{
+	unsigned int young = ptep_test_and_clear_young(vma, addr, ptep) ? MMU_AGE_CPU : 0;
+
+	if (mmu_age_asked(age) ? mmu_age_answer(age, addr) :
+	    mmu_notifier_clear_young(vma->vm_mm, addr, addr + PAGE_SIZE))
+		young |= MMU_AGE_SECONDARY;
+	return young;
+}
 
 #endif /* _LINUX_MMU_AGE_H */

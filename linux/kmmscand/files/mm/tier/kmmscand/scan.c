@@ -51,8 +51,8 @@
  *    ones, do stay there.  Therefore an address space in which bits were cleared is
  *    flushed, once per walk and not once per entry; in one that is not close also after half
  *    an epoch, or what was cleared at its beginning would have no time until the next
- *    pass, if that follows at once.  That is the TLB of the host: what a KVM guest's vCPU has
- *    cached of the secondary MMU is not flushed.
+ *    pass, if that follows at once.  The host's TLB is flushed if a bit of the host's page
+ *    tables was cleared, the TLBs of KVM's vCPUs if a bit of KVM's page tables was.
  *  - A bit that nobody has cleared is as old as the mapping.  So the first pass
  *    only clears; what a bit says is known from the second on.  Where a window is
  *    used, it is known from the first one on.
@@ -155,7 +155,7 @@ struct kmmscand_walk {
 	struct hotness_look table;
 	struct kmmscand_youngest youngest;
 
-	bool cleared;			/* Accessed bits, so flush the TLB */
+	unsigned int cleared;		/* whose Accessed bits, so whose TLBs to flush */
 
 	u8 aim;				/* where pages of this VMA should go, see target.h */
 	bool by_index;			/* the policy of this VMA depends on the address */
@@ -322,7 +322,6 @@ static __always_inline bool kmmscand_accessed(struct kmmscand_walk *w, struct fo
 	unsigned long pfn = folio_pfn(folio);
 	unsigned int score;
 
-	w->cleared = true;
 	pass->young += w->look != KMMSCAND_AGAIN;
 	kmmscand_hand_back(w, folio);
 	if (w->look == KMMSCAND_CLEAR || w->look == KMMSCAND_AGAIN || !kmmscand_may_move(folio))
@@ -369,7 +368,8 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	pmd_t pmd = pmdp_get(pmdp);
 	struct folio *folio;
-	bool young, warm;
+	unsigned int young;
+	bool warm;
 
 	/* A migration entry: somebody is moving it just now. */
 	if (!pmd_present(pmd))
@@ -387,7 +387,11 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 
 	rcu_read_lock();
 	kmmscand_start_table(w);
-	young = pmdp_clear_young_notify(vma, addr & HPAGE_PMD_MASK, pmdp);
+	addr &= HPAGE_PMD_MASK;
+	young = pmdp_test_and_clear_young(vma, addr, pmdp) ? MMU_AGE_CPU : 0;
+	if (mmu_notifier_clear_young(vma->vm_mm, addr, addr + HPAGE_PMD_SIZE))
+		young |= MMU_AGE_SECONDARY;
+	w->cleared |= young;
 	warm = young && kmmscand_accessed(w, folio);
 	if (w->look == KMMSCAND_AGAIN) {
 		if (!young && !kmmscand_fault(BURST))
@@ -589,6 +593,7 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
 		pte_t ptent = ptep_get(pte);
 		struct folio *folio;
+		unsigned int young;
 
 		if (!pte_present(ptent)) {
 			absent++;
@@ -603,8 +608,11 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			continue;
 		}
 		folio = kmmscand_folio(w, vma, addr, ptent);
-		if (kmmscand_folio_slow(w, folio) &&
-		    mmu_age_clear_young(&w->age, vma, addr, pte))
+		if (!kmmscand_folio_slow(w, folio))
+			continue;
+		young = mmu_age_clear_young(&w->age, vma, addr, pte);
+		w->cleared |= young;
+		if (young)
 			kmmscand_accessed(w, folio);
 	}
 #ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
@@ -613,8 +621,9 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	 * by something else needs the lock that we hold.
 	 */
 	if (!w->age.secondary && arch_has_hw_nonleaf_pmd_young() &&
-	    (quiet || !lru_gen_enabled()) && end - start == PMD_SIZE)
-		w->cleared |= pmdp_test_and_clear_young(vma, start, pmd);
+	    (quiet || !lru_gen_enabled()) && end - start == PMD_SIZE &&
+	    pmdp_test_and_clear_young(vma, start, pmd))
+		w->cleared |= MMU_AGE_CPU;
 #endif
 	pte_unmap_unlock(start_pte, ptl);
 	absent = ((end - start) >> PAGE_SHIFT) - absent;
@@ -734,10 +743,11 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
  */
 static void kmmscand_flush(struct kmmscand_walk *w)
 {
-	if (!w->cleared)
-		return;
-	w->cleared = false;
-	flush_tlb_mm(w->pass->mm);
+	if (w->cleared & MMU_AGE_CPU)
+		flush_tlb_mm(w->pass->mm);
+	if (w->cleared & MMU_AGE_SECONDARY)
+		mmu_age_flush(w->pass->mm);
+	w->cleared = 0;
 }
 
 /**

@@ -2,57 +2,43 @@
 /*
  * Aging of guest memory on x86: Accessed bits without mmu_lock.
  *
- * Invariant: an SPTE that is not present is never written, and of one that is present nothing
- * changes but that its Accessed bit is cleared.
+ * Invariant: an SPTE that is not present is never written.  Of one that is present, aging clears
+ * the Accessed bit.  If it has none (EPT without A/D bits), aging makes it inaccessible as
+ * mark_spte_for_access_track() does, and nothing else.
  *
- * That is what a compare-and-exchange gives that expects the present value that was read and
- * writes the same value without its Accessed bit.  If it fails, somebody else has changed the
- * SPTE: the page counts as accessed, which it was, and is looked at again by the next walk.
- * Nothing else is good enough:
+ * A compare-and-exchange from the present value that was read keeps the invariant.  It fails if
+ * anything has changed the SPTE; then the page counts as accessed, which it was, and the next walk
+ * looks at it again.  Two other ways would be wrong:
  *
- *  - A plain store could bring back an SPTE that was zapped meanwhile, that is, give the guest a
+ *  - A plain store could bring back an SPTE that was zapped meanwhile, and so give the guest a
  *    page that the host has freed; and it could lose a Dirty bit.
- *  - An atomic AND could hit FROZEN_SPTE, which has the bit that is the Accessed bit of NPT.  It
- *    would not be recognized as frozen any more.
+ *  - An atomic AND could hit FROZEN_SPTE, which has the bit that is the Accessed bit of NPT.
+ *    is_frozen_spte() would not recognize the result.
  *
- * Against each writer of SPTEs of the TDP MMU:
+ * Documentation/virt/kvm/x86/aging.rst goes through each writer of SPTEs, for both kinds.
  *
- *  hardware			sets Accessed and Dirty with locked operations.
- *  fast_pf_fix_direct_spte()	compare-and-exchange; fails if we were first, and is tried
- *				again.
- *  tdp_mmu_set_spte_atomic()	the same, and tdp_mmu_zap_spte_atomic(), which only then
- *				stores over FROZEN_SPTE; we do not write that.
- *  handle_removed_pt()		exchanges, or stores FROZEN_SPTE if no bit of the SPTE is
- *				volatile.  We come before, and are overwritten, or after,
- *				and find it not present.  The table is freed by RCU.
- *  tdp_mmu_set_spte(),		with mmu_lock for write.  They exchange or, if no bit is
- *  tdp_mmu_clear_spte_bits()	volatile, store what they have made of the value that they
- *				had read.  Such a value has Accessed set, and Dirty if it is
- *				writable.  If we have cleared Accessed in between, the store
- *				sets it again, or takes the mapping away; Dirty and Writable
- *				are not ours, so they lose none.  A page may seem accessed
- *				once more.
- *  tdp_mmu_link_sp()		replaces an SPTE that is no leaf, or a huge one, by the above.
+ * Page tables and roots of the TDP MMU are freed after a grace period of RCU.  Aging may still see
+ * a root that is invalid, or a page table that was unlinked; its SPTEs are zapped, or will be
+ * before mmu_lock is released.
  *
- * Page tables and roots are freed after a grace period of RCU.  Roots that are invalid, and page
- * tables that were unlinked, may still be seen: to clear a bit there is of no consequence.
+ * Shadow page tables (a guest without TDP, a nested guest with nested page tables) are found by
+ * rmaps, under the lock bit of age_rmap.h.
  *
- * Shadow page tables (a guest without TDP, a nested guest with page tables of its own) are found
- * through rmaps, lists of SPTEs that age_rmap.h locks one by one.  Hardware and
- * fast_pf_fix_direct_spte() are the same there.  All others hold mmu_lock for write:
+ * Dirty state of an SPTE without Accessed bits: its Writable bit stands for Dirty, and goes.  So
+ * the page is marked dirty after the exchange, outside of mmu_lock.  The page is not freed, nor
+ * its dirty state looked at for the last time, before that: the caller holds the lock of the
+ * host's page table that maps the page.  An SPTE maps the page that the host's PTE maps, because
+ * a change of the PTE is announced by invalidate_range_start(), which zaps the SPTE, and made
+ * under that lock.  Two things could break the second sentence:
  *
- *  mmu_spte_set()		finds the SPTE not present.
- *  mmu_spte_update_no_track(),	exchange or store like tdp_mmu_set_spte().
- *  mmu_spte_clear_track_bits()
- *  spte_wrprot_for_clear_dirty(),	clear one bit by a locked operation.
- *  kvm_rmap_age_gfn_range()
- *
- * SPTEs without Accessed bits are made inaccessible instead, which must not race: with mmu_lock for
- * write.  In the TDP MMU all are, or none: with EPT without A/D bits.
+ *  - A memslot that moves: its gfns may belong to other hvas.  __kvm_handle_hva_range() skips the
+ *    invalid copy of a memslot.  A copy that is valid was published before the invalid one, and
+ *    synchronize_srcu() has waited for its readers before the new place is published.
+ *  - An SPTE that is larger than the host's mapping: KVM never makes one, and the split of a huge
+ *    mapping is announced, too.
  */
-#include <linux/jump_label.h>
-#include <linux/kvm_age.h>
 #include <linux/kvm_host.h>
+#include <linux/mmu_age.h>
 #include <linux/rculist.h>
 #include <linux/rcupdate.h>
 
@@ -65,148 +51,121 @@
 #include "age.h"
 #include "age_rmap.h"
 
-DEFINE_STATIC_KEY_FALSE(kvm_rmap_locking);
-/* May rmaps be read without mmu_lock?  Readers look under RCU; changed by kvm_arch_age_switch() */
-static bool kvm_age_reads_rmaps;
-
-/**
- * kvm_age_clear_accessed - clear the Accessed bit of an SPTE that may change any time
- * @sptep: of a leaf
- * @spte:  present, and accessed; as it was read
- *
- * There is no second attempt: that somebody has changed it is a reason to look again later.
- *
- * Context: RCU, so that the page table stays
- * Return: false if the SPTE has changed, and was left alone
+/*
+ * Was an SPTE accessed?  It is not afterwards, except if @test is set.  @spte was read from
+ * @sptep, which may change any time.  There is one attempt: an SPTE that another CPU has changed
+ * is looked at again by the next walk.
  */
-static bool kvm_age_clear_accessed(u64 *sptep, u64 spte)
+static __always_inline bool kvm_age_spte(u64 *sptep, u64 spte, bool test)
 {
+	u64 old = spte, new;
+
+	if (!is_shadow_present_pte(spte) || !is_accessed_spte(spte))
+		return false;
+	if (test)
+		return true;
+	new = mark_spte_for_access_track(spte);
 	if (kvm_age_fault(STORE)) {
-		kvm_age_store(sptep, spte & ~shadow_accessed_mask, spte);
+		kvm_age_store(sptep, new, spte);
 		return true;
 	}
 	kvm_age_delay();
-	return try_cmpxchg64(sptep, &spte, spte & ~shadow_accessed_mask);
-}
-
-/*
- * Look at what maps pages of a guest, or nothing: @spte was read from @sptep.  Returns whether it
- * was accessed.
- */
-static __always_inline bool tdp_age_spte(struct kvm_mmu_page *root, tdp_ptep_t sptep, u64 spte,
-					 gfn_t gfn, int level, const struct kvm_age_range *range)
-{
-	if (!is_shadow_present_pte(spte) || !(spte & spte_shadow_accessed_mask(spte)))
-		return false;
-	if (range->test)
-		return true;
-	if (kvm_age_clear_accessed(rcu_dereference(sptep), spte))
-		trace_kvm_tdp_mmu_spte_changed(kvm_mmu_page_as_id(root), gfn, level, spte,
-					       spte & ~shadow_accessed_mask);
+	if (try_cmpxchg64(sptep, &old, new) && !spte_ad_enabled(spte) && is_writable_pte(spte))
+		kvm_set_pfn_dirty(spte_to_pfn(spte));
 	return true;
 }
 
-/*
- * Find what maps @gfn, or would: an entry of a last page table, or one that leads no further.  It
- * is read once: a huge page that is split after that counts as what it was.
- */
-static tdp_ptep_t tdp_age_walk(struct kvm_mmu_page *root, gfn_t gfn, int *level, u64 *spte)
+/* Number of the bit that stands for a gfn */
+static __always_inline unsigned long kvm_age_bit(const struct kvm_gfn_range *range, gfn_t gfn)
 {
-	tdp_ptep_t table = (tdp_ptep_t)root->spt, sptep;
-
-	for (*level = root->role.level; ; --*level) {
-		sptep = table + SPTE_INDEX(gfn << PAGE_SHIFT, *level);
-		*spte = kvm_tdp_mmu_read_spte(sptep);
-		table = spte_to_child_pt(*spte, *level);
-		if (!table)
-			return sptep;
-	}
+	return (__gfn_to_hva_memslot(range->slot, gfn) - range->arg.age->start) >> PAGE_SHIFT;
 }
 
-/* Is the page asked about for which a bit stands?  Bits mean something only if there are pages. */
-static __always_inline bool kvm_age_asked(const struct kvm_age_range *range, unsigned long bit)
+/* Is any page of [start, end) in the question?  Without a bitmap all are. */
+static __always_inline bool kvm_age_asked(const struct kvm_gfn_range *range, gfn_t start,
+					  gfn_t end)
 {
-	return !range->pages || test_bit(bit, range->pages) || kvm_age_fault(PAGES);
+	unsigned long bit;
+
+	if (!range->arg.age || kvm_age_fault(PAGES))
+		return true;
+	bit = kvm_age_bit(range, start);
+	if (end == start + 1)
+		return test_bit(bit, range->arg.age->pages);
+	end = bit + (end - start);
+	return find_next_bit(range->arg.age->pages, end, bit) < end;
 }
 
-static __always_inline void kvm_age_found(struct kvm_age_range *range, unsigned long bit)
+/* Pages of [start, end) were accessed.  Tell so of those that are in the question. */
+static __always_inline void kvm_age_found(const struct kvm_gfn_range *range, gfn_t start,
+					  gfn_t end)
 {
-	range->found = true;
-	if (range->young)
-		__set_bit(bit, range->young);
+	struct mmu_age *age = range->arg.age;
+	unsigned long bit, last;
+
+	if (!age)
+		return;
+	bit = kvm_age_bit(range, start);
+	last = bit + (end - start);
+	for_each_set_bit_from(bit, age->pages, last)
+		__set_bit(bit, age->young);
 }
 
-static void tdp_age_root(struct kvm_mmu_page *root, struct kvm_age_range *range)
+/* Returns whether a page was accessed; stops at the first one if @test is set. */
+static bool tdp_age_root(struct kvm_mmu_page *root, const struct kvm_gfn_range *range, bool test,
+			 unsigned int *budget)
 {
-	unsigned long bit = range->first;
-	gfn_t gfn = range->start;
+	struct tdp_iter iter;
+	bool young = false;
+	gfn_t start, end;
 
-	while (gfn < range->end) {
-		tdp_ptep_t sptep;
-		bool young;
-		int level;
-		gfn_t end;
-		u64 spte;
-
-		if (!kvm_age_asked(range, bit)) {
-			gfn++;
-			bit++;
+	for_each_tdp_pte(iter, root, range->start, range->end) {
+		if (!*budget)
+			break;
+		--*budget;
+		if (!is_shadow_present_pte(iter.old_spte) ||
+		    !is_last_spte(iter.old_spte, iter.level))
 			continue;
-		}
-		sptep = tdp_age_walk(root, gfn, &level, &spte);
-		if (level == PG_LEVEL_4K) {
-			end = min(range->end, gfn_round_for_level(gfn, PG_LEVEL_2M) +
-					      KVM_PAGES_PER_HPAGE(PG_LEVEL_2M));
-			for (; gfn < end; gfn++, bit++, sptep++)
-				if (kvm_age_asked(range, bit) &&
-				    tdp_age_spte(root, sptep, kvm_tdp_mmu_read_spte(sptep), gfn,
-						 level, range))
-					kvm_age_found(range, bit);
+		start = max(iter.gfn, range->start);
+		end = min(iter.gfn + KVM_PAGES_PER_HPAGE(iter.level), range->end);
+		if (!kvm_age_asked(range, start, end) ||
+		    !kvm_age_spte(rcu_dereference(iter.sptep), iter.old_spte, test))
 			continue;
-		}
-		young = tdp_age_spte(root, sptep, spte, gfn_round_for_level(gfn, level), level,
-				     range);
-		end = min(range->end, gfn_round_for_level(gfn, level) +
-				      KVM_PAGES_PER_HPAGE(level));
-		for (; gfn < end && young && range->young; gfn++, bit++)
-			if (kvm_age_asked(range, bit))
-				kvm_age_found(range, bit);
-		range->found |= young;
-		bit += end - gfn;
-		gfn = end;
+		young = true;
+		if (test)
+			break;
+		kvm_age_found(range, start, end);
 	}
+	return young;
 }
 
-/* Returns false if mmu_lock is needed. */
-static bool tdp_age(struct kvm *kvm, struct kvm_age_range *range)
+static bool tdp_age(struct kvm *kvm, const struct kvm_gfn_range *range, bool test,
+		    unsigned int *budget)
 {
 	struct kvm_mmu_page *root;
-
-	if (!kvm_ad_enabled())
-		return false;
+	bool young = false;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(root, &kvm->arch.tdp_mmu_roots, link) {
 		if (kvm_mmu_page_as_id(root) == range->slot->as_id)
-			tdp_age_root(root, range);
-		if (kvm_age_fault(ROOTS))
+			young |= tdp_age_root(root, range, test, budget);
+		if ((young && test) || kvm_age_fault(ROOTS))
 			break;
 	}
 	rcu_read_unlock();
-	return true;
+	return young;
 }
 
 /*
- * May shadow page tables map pages of a memslot?  Without mmu_lock this may be wrong about what
- * comes just now, and has not been used for long.  With mmu_lock it is right about what a guest
- * can reach: shadow page tables are counted with it, after the rmaps of all active memslots were
- * allocated.  Direct ones are not counted: those that outlive the last that is are not reached, and
- * what was accessed through them is forgotten.  A version of a memslot that is on its way out may
- * have none.
+ * May shadow page tables map pages of a memslot?
  *
- * Rmaps are allocated before a memslot is published, or for all active memslots before
- * kvm_memslots_have_rmaps() says so, which acquires.  Other versions of memslots have all that
- * they will ever have, or none.
+ * The counter of indirect shadow pages changes under mmu_lock.  This may miss one that comes or
+ * goes now: the guest has not used the new one for long.  When the last indirect page goes, direct
+ * pages may remain, which the guest cannot reach; their Accessed bits are not found any more.
+ *
+ * kvm_memslots_have_rmaps() acquires: rmaps of all active memslots were allocated before it became
+ * true.  Rmaps of a memslot that comes later are allocated before it is published.  An old copy of
+ * a memslot may have none.
  */
 static bool kvm_age_has_rmaps(struct kvm *kvm, const struct kvm_memory_slot *slot)
 {
@@ -215,179 +174,91 @@ static bool kvm_age_has_rmaps(struct kvm *kvm, const struct kvm_memory_slot *slo
 	       READ_ONCE(slot->arch.rmap[0]) && !kvm_age_fault(RMAPS);
 }
 
-/* Look at an SPTE of a locked rmap.  Returns false if mmu_lock is needed. */
-static bool rmap_age_spte(u64 *sptep, bool test, bool *young)
+/* Was an SPTE of an rmap accessed? */
+static bool rmap_age(struct kvm_rmap_head *rmap_head, bool test, unsigned int *budget)
 {
-	u64 spte = READ_ONCE(*sptep);
-
-	if (!is_shadow_present_pte(spte) || !is_accessed_spte(spte))
-		return true;
-	if (!test) {
-		if (!spte_ad_enabled(spte))
-			return false;
-		kvm_age_clear_accessed(sptep, spte);
-	}
-	*young = true;
-	return true;
-}
-
-/* The same for all SPTEs of an rmap, which is not locked yet */
-static bool rmap_age(struct kvm_rmap_head *rmap_head, bool test, bool *young)
-{
-	bool unlocked = kvm_age_fault(LISTS), done = true;
+	bool unlocked = kvm_age_fault(LISTS), young = false;
 	struct pte_list_desc *desc;
 	unsigned long val;
 	int i;
 
 	if (!READ_ONCE(rmap_head->val))
-		return true;
+		return false;
 	preempt_disable();
 	if (unlocked)
 		val = READ_ONCE(rmap_head->val) & ~KVM_RMAP_LOCKED;
 	else
 		val = __kvm_rmap_lock(rmap_head);
 	if (val & KVM_RMAP_MANY) {
-		for (desc = (void *)(val & ~KVM_RMAP_MANY); desc; desc = desc->more)
-			for (i = 0; i < desc->spte_count; i++)
-				done &= rmap_age_spte(desc->sptes[i], test, young);
+		for (desc = (void *)(val & ~KVM_RMAP_MANY); desc; desc = desc->more) {
+			for (i = 0; i < desc->spte_count && *budget; i++, --*budget)
+				young |= kvm_age_spte(desc->sptes[i],
+						      READ_ONCE(*desc->sptes[i]), test);
+			if ((young && test) || !*budget)
+				break;
+		}
 	} else if (val) {
-		done = rmap_age_spte((u64 *)val, test, young);
+		young = kvm_age_spte((u64 *)val, READ_ONCE(*(u64 *)val), test);
 	}
 	if (val && !unlocked)
 		__kvm_rmap_unlock(rmap_head, val);
 	preempt_enable();
-	return done;
+	return young;
 }
 
-/* The same for pages of a memslot; they are mapped by SPTEs of any size. */
-static bool rmap_age_gfns(const struct kvm_memory_slot *slot, gfn_t start, gfn_t end, bool test,
-			  bool *young)
+/* Returns whether a page was accessed; stops at the first one if @test is set. */
+static bool rmap_age_range(const struct kvm_gfn_range *range, bool test, unsigned int *budget)
 {
-	unsigned long i, last;
-	bool done = true;
+	const struct kvm_memory_slot *slot = range->slot;
+	bool young = false;
+	gfn_t gfn, next;
 	int level;
 
 	for (level = PG_LEVEL_4K; level <= KVM_MAX_HUGEPAGE_LEVEL; level++) {
 		struct kvm_rmap_head *rmap = slot->arch.rmap[level - PG_LEVEL_4K];
 
-		last = gfn_to_index(end - 1, slot->base_gfn, level);
-		for (i = gfn_to_index(start, slot->base_gfn, level); i <= last; i++)
-			done &= rmap_age(&rmap[i], test, young);
-	}
-	return done;
-}
-
-/* Returns false if mmu_lock is needed, be it for some SPTEs only. */
-static bool rmap_age_range(struct kvm_age_range *range)
-{
-	unsigned long bit = range->first;
-	gfn_t gfn, next;
-	bool done;
-
-	rcu_read_lock();
-	done = READ_ONCE(kvm_age_reads_rmaps);
-	for (gfn = range->start; gfn < range->end && done; bit += next - gfn, gfn = next) {
-		bool young = false;
-
-		/* If there is one answer for all, look at all. */
-		next = range->pages ? gfn + 1 : range->end;
-		if (!kvm_age_asked(range, bit))
-			continue;
-		done = rmap_age_gfns(range->slot, gfn, next, range->test, &young);
-		if (young)
-			kvm_age_found(range, bit);
-	}
-	rcu_read_unlock();
-	return done;
-}
-
-/**
- * kvm_arch_age_lockless - answer as far as possible without mmu_lock
- * @kvm:   virtual machine
- * @range: question; @range->tdp_done tells kvm_arch_age_locked() what it need not do again
- *
- * Context: kvm->srcu, any locks
- * Return: false if kvm_arch_age_locked() has to be called; what was found until then counts
- */
-bool kvm_arch_age_lockless(struct kvm *kvm, struct kvm_age_range *range)
-{
-	if (tdp_mmu_enabled) {
-		range->tdp_done = tdp_age(kvm, range);
-		if (!range->tdp_done)
-			return false;
-	}
-	return !kvm_age_has_rmaps(kvm, range->slot) || rmap_age_range(range);
-}
-
-/**
- * kvm_arch_age_switch - lockless aging is switched on or off
- * @on: is it wanted?
- *
- * RCU waits for holders of mmu_lock as well, who are not preempted.
- *
- * Context: may sleep; one caller at a time
- */
-void kvm_arch_age_switch(bool on)
-{
-	if (IS_ENABLED(CONFIG_PREEMPT_RT) || on == kvm_age_reads_rmaps)
-		return;
-	if (on) {
-		static_branch_enable(&kvm_rmap_locking);
-		synchronize_rcu();
-		WRITE_ONCE(kvm_age_reads_rmaps, true);
-	} else {
-		WRITE_ONCE(kvm_age_reads_rmaps, false);
-		synchronize_rcu();
-		static_branch_disable(&kvm_rmap_locking);
-	}
-}
-
-/**
- * kvm_arch_age_locked - answer
- * @kvm:   virtual machine
- * @range: question
- *
- * Context: kvm->srcu, and mmu_lock for write, which is dropped between pages if somebody waits
- * for it
- */
-void kvm_arch_age_locked(struct kvm *kvm, struct kvm_age_range *range)
-{
-	unsigned long bit = range->first;
-	gfn_t gfn, next;
-
-	lockdep_assert_held_write(&kvm->mmu_lock);
-
-	if (tdp_mmu_enabled && !range->tdp_done)
-		range->tdp_done = tdp_age(kvm, range);
-
-	for (gfn = range->start; gfn < range->end; bit += next - gfn, gfn = next) {
-		struct kvm_gfn_range some = {
-			.slot = range->slot,
-			.start = gfn,
-			.attr_filter = KVM_FILTER_SHARED,
-		};
-		bool rmaps = kvm_age_has_rmaps(kvm, range->slot), young = false;
-
-		if (range->tdp_done && !rmaps)
-			return;
-		/* If there is one answer for all, look at all. */
-		next = range->pages ? gfn + 1 : range->end;
-		if (!kvm_age_asked(range, bit))
-			continue;
-		some.end = next;
-		if (rmaps)
-			young = kvm_rmap_age_gfn_range(kvm, &some, range->test);
-		if (tdp_mmu_enabled && !range->tdp_done)
-			young |= range->test ? kvm_tdp_mmu_test_age_gfn(kvm, &some) :
-					       kvm_tdp_mmu_age_gfn_range(kvm, &some);
-		if (young)
-			kvm_age_found(range, bit);
-		if (next < range->end && rwlock_is_contended(&kvm->mmu_lock)) {
-			write_unlock(&kvm->mmu_lock);
-			cpu_relax();
-			write_lock(&kvm->mmu_lock);
+		for (gfn = range->start; gfn < range->end && *budget; gfn = next) {
+			next = min(range->end, gfn_round_for_level(gfn, level) +
+					       KVM_PAGES_PER_HPAGE(level));
+			--*budget;
+			if (!kvm_age_asked(range, gfn, next) ||
+			    !rmap_age(&rmap[gfn_to_index(gfn, slot->base_gfn, level)], test, budget))
+				continue;
+			young = true;
+			if (test)
+				return true;
+			kvm_age_found(range, gfn, next);
 		}
 	}
+	return young;
+}
+
+/**
+ * kvm_mmu_age_lockless - age pages of a memslot without mmu_lock
+ * @kvm:   virtual machine
+ * @range: pages; with @range->arg.age only those of its bitmap
+ * @test:  look only; else the pages do not count as accessed afterwards
+ *
+ * Takes from the budget of the question one for each entry of a page table, rmap and SPTE; stops
+ * when it is spent.
+ *
+ * Context: the caller holds kvm->srcu, and if @test is not set, the lock of the page table of the
+ * host that maps the pages.  Does not sleep.
+ * Return: whether the guest has accessed any of the pages; true if the budget was spent
+ */
+bool kvm_mmu_age_lockless(struct kvm *kvm, struct kvm_gfn_range *range, bool test)
+{
+	unsigned int own = MMU_AGE_BUDGET;
+	unsigned int *budget = range->arg.age ? &range->arg.age->budget : &own;
+	bool young = false;
+
+	/* The memslot itself */
+	*budget -= !!*budget;
+	if (tdp_mmu_enabled)
+		young = tdp_age(kvm, range, test, budget);
+	if (!(young && test) && kvm_age_has_rmaps(kvm, range->slot))
+		young |= rmap_age_range(range, test, budget);
+	return young || !*budget;
 }
 
 #ifdef CONFIG_KVM_AGING_KUNIT_TEST

@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Aging of guest memory: what tests may break. */
+/* Aging of guest memory without mmu_lock, and faults that tests inject. */
 #ifndef __KVM_X86_MMU_AGE_H
 #define __KVM_X86_MMU_AGE_H
 
 #include <linux/bits.h>
 #include <linux/compiler.h>
 #include <linux/kconfig.h>
-#include <linux/types.h>
+#include <linux/kvm_types.h>
+
+struct kvm_gfn_range;
+
+#ifdef CONFIG_KVM_LOCKLESS_AGING
+bool kvm_mmu_age_lockless(struct kvm *kvm, struct kvm_gfn_range *range, bool test);
+#else
+static inline bool kvm_mmu_age_lockless(struct kvm *kvm, struct kvm_gfn_range *range, bool test)
+{
+	return false;
+}
+#endif
 
 enum kvm_age_faults {
 	KVM_AGE_STORE = BIT(0),		/* Accessed bits are cleared by a plain store */
-	KVM_AGE_PAGES = BIT(1),		/* pages lose theirs that nobody has asked about */
+	KVM_AGE_PAGES = BIT(1),		/* pages outside of the question lose their Accessed bits */
 	KVM_AGE_ROOTS = BIT(2),		/* only the first root is looked at */
-	KVM_AGE_RMAPS = BIT(3),		/* shadow page tables are forgotten */
+	KVM_AGE_RMAPS = BIT(3),		/* shadow page tables are not looked at */
 	KVM_AGE_LISTS = BIT(4),		/* rmaps are read without their lock */
 };
 
@@ -21,7 +32,7 @@ extern unsigned int kvm_age_faults;
 void __kvm_age_delay(void);
 void kvm_age_store(u64 *sptep, u64 value, u64 read);
 
-/* Give others time to change an SPTE between the look at it and the update. */
+/* Give other CPUs time to change an SPTE between the look at it and the update. */
 static inline void kvm_age_delay(void)
 {
 	if (IS_ENABLED(CONFIG_KVM_AGING_DEBUG))
