@@ -222,7 +222,8 @@ static bool rmap_age_range(const struct kvm_gfn_range *range, bool test, unsigne
 					       KVM_PAGES_PER_HPAGE(level));
 			--*budget;
 			if (!kvm_age_asked(range, gfn, next) ||
-			    !rmap_age(&rmap[gfn_to_index(gfn, slot->base_gfn, level)], test, budget))
+			    !rmap_age(&rmap[gfn_to_index(gfn, slot->base_gfn, level)], test,
+				      budget))
 				continue;
 			young = true;
 			if (test)
