@@ -713,7 +713,7 @@ TEST_F_TIMEOUT(zap, offline, 120)
 }
 
 /* Each page that is freed is counted as freed. */
-TEST_F(zap, freed_pages_are_counted)
+TEST_F_TIMEOUT(zap, freed_pages_are_counted, 120)
 {
 	char *p = fill(LEN);
 	long before, after;
@@ -726,38 +726,45 @@ TEST_F(zap, freed_pages_are_counted)
 
 #define V1	"/tmp/zap_v1"
 
-/* A group of cgroup v1 counts what leaves it.  The controller must not be in use by v2. */
-TEST(v1_counts_what_leaves)
+FIXTURE(v1)
 {
 	char before[8];
-	long out = -1;
-	int status;
-	pid_t pid;
+};
 
-	if (!read_file(ENABLED, before, sizeof(before)))
+/* The controller must not be in use by v2. */
+FIXTURE_SETUP(v1)
+{
+	if (!read_file(ENABLED, self->before, sizeof(self->before)))
 		SKIP(return, "no batched unmapping (CONFIG_ZAP_BATCH)");
 	mkdir(V1, 0700);
-	if (mount("none", V1, "cgroup", 0, "memory")) {
-		rmdir(V1);
+	if (mount("none", V1, "cgroup", 0, "memory") || mkdir(V1 "/a", 0700) ||
+	    write_file(ENABLED, "1"))
 		SKIP(return, "no memory control groups (v1)");
-	}
-	EXPECT_EQ(0, write_file(ENABLED, "1"));
-	EXPECT_EQ(0, mkdir(V1 "/a", 0700));
-	pid = fork();
+}
+
+FIXTURE_TEARDOWN(v1)
+{
+	write_file(ENABLED, self->before);
+	rmdir(V1 "/a");
+	umount(V1);
+	rmdir(V1);
+}
+
+/* A group of cgroup v1 counts the pages that leave it. */
+TEST_F_TIMEOUT(v1, pages_that_leave_are_counted, 300)
+{
+	int status;
+	pid_t pid = fork();
+
 	if (!pid) {
 		if (write_file(V1 "/a/tasks", "0"))
 			_exit(2);
 		munmap(fill(LEN), LEN);
 		_exit(0);
 	}
-	EXPECT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
-	out = value_of(V1 "/a/memory.stat", "pgpgout");
-	EXPECT_GE(out, (long)NR_PAGES);
-	rmdir(V1 "/a");
-	umount(V1);
-	rmdir(V1);
-	write_file(ENABLED, before);
+	EXPECT_GE(value_of(V1 "/a/memory.stat", "pgpgout"), (long)NR_PAGES);
 }
 
 #define REAPED_KB	(36 << 10)
