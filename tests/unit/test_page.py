@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import FACTS, KERNEL
+from recorded import FACTS, HOST, KERNEL
 
 from lab import cache, cli, rooms, studies
 from lab.errors import LabError
@@ -178,7 +178,7 @@ def test_page_marks_stale_dirty_and_missing_studies() -> None:
     ]
     found = made("same", Run("a", {"n": 1}, KERNEL))
     found += made("other", Run("a", {"n": 1}, {**KERNEL, "key": "older"}))
-    unclean = {**FACTS["host"], "project": "abc-dirty"}  # type: ignore[dict-item]
+    unclean = {**HOST, "project": "abc-dirty"}
     found += made("uncommitted", Run("a", {"n": 1}, KERNEL), host=unclean)
     marks = status.marks(some, found, {"tiershift": Kernel("k", {})})
     assert marks == dict(zip(names, (CURRENT, STALE, DIRTY, MISSING), strict=True))
@@ -334,7 +334,7 @@ def test_make_report_writes_all_of_them(
     monkeypatch.setattr(page, "write", lambda *args: write(*args, written))
     states = {one.name: State(CURRENT) for one in known}
     monkeypatch.setattr(status, "kernels_of_today", lambda _: {"tiershift": Kernel("k", {})})
-    record = status.record
+    record: Callable[..., Any] = status.record
     kept = tmp_path / "kernels.json"
     monkeypatch.setattr(status, "record", lambda *args: record(*args, kept))
     monkeypatch.setattr(status, "states", lambda *_: states)
