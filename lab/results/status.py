@@ -122,7 +122,8 @@ def record(
         "SPDX-License-Identifier": "GPL-2.0",
         "kernels": {name: {"key": one.key, "text": one.text} for name, one in found.items()},
     }
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    text_of = json.dumps(data, separators=(",", ":"))
+    path.write_text(text_of + "\n", encoding="utf-8")
     return found
 
 
