@@ -90,10 +90,15 @@ def bench(args: argparse.Namespace) -> int:
 def run_report(args: argparse.Namespace) -> int:
     """make report: an HTML file about everything in the ledger, and docs/results.md."""
     known, lines = [*studies.every()], ledger.read()
-    page.write(known, lines)
-    README.write_text(headline.in_readme(README.read_text("utf-8"), lines), encoding="utf-8")
+    kernels = status.record(status.kernels_of_today(known), known, lines)
+    marks = status.marks(known, lines, kernels)
+    page.write(known, lines, marks)
+    text = headline.in_readme(README.read_text("utf-8"), lines, marks)
+    README.write_text(text, encoding="utf-8")
     out = Path(args.out).resolve() if args.out else cache.root() / "report.html"
-    out.write_text(html.document(known, lines, status.states(known, lines)), encoding="utf-8")
+    out.write_text(
+        html.document(known, lines, status.states(known, lines, kernels)), encoding="utf-8"
+    )
     print(f"{page.PAGE.relative_to(cache.PROJECT)} is written")
     print(f"open {out} in a browser")
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a reader sees first: a dozen figures of the ledger side by side."""
+"""The figures that a reader sees first, for README.md and docs/results.md."""
 
 from __future__ import annotations
 
@@ -10,147 +10,227 @@ from dataclasses import dataclass
 from lab import report
 from lab.errors import LabError
 from lab.results import ledger
+from lab.results.status import CURRENT
 
-COLUMNS = ("tiershift", "NUMA balancing", "DAMON", "no tiering")
+COLUMNS = ("tiershift", "NUMA balancing", "DAMON", "base kernel")
 SCENARIO = dict(zip(COLUMNS, ("tiershift", "numab2", "damon", "none"), strict=True))
 
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of a study, in one cell (or one figure of a cell) for each column."""
+    """A figure of a study, in one cell for each column."""
 
     label: str
     study: str
     figure: str
     form: str
-    cells: Mapping[str, str]  # by column
-    figures: Mapping[str, str] | None = None  # where columns are figures of one cell
-    first: bool = False  # also in the README
 
 
-def _scenario(label: str, study: str, figure: str, form: str, *, first: bool = False) -> Row:
-    return Row(label, study, figure, form, SCENARIO, first=first)
+@dataclass(frozen=True)
+class Pair:
+    """A figure without and with a mechanism, or of two mechanisms."""
+
+    label: str
+    study: str
+    form: str
+    other: tuple[str, str]  # cell, figure
+    ours: tuple[str, str]
+    name: str = ""  # of the mechanism, or of what tiershift is compared with
 
 
-ZAP = "time: munmap, 4 KiB, 1024 MiB"
+@dataclass(frozen=True)
+class Part:
+    """A table of pairs."""
+
+    header: tuple[str, ...]  # without the last column; three columns, or four with names
+    pairs: tuple[Pair, ...]
+    title: str = ""
+
+
 ROWS = (
-    _scenario(
-        "Redis: accesses that fast memory serves at the end",
-        "redis",
+    Row("Redis: accesses to fast memory at the end", "redis", "hit_ratio_end", "{:.1%}"),
+    Row("Memcached: accesses to fast memory at the end", "memcached", "hit_ratio_end", "{:.1%}"),
+    Row(
+        "192 MiB, hot and cold: accesses to fast memory at the end",
+        "hotcold-4k",
         "hit_ratio_end",
         "{:.1%}",
-        first=True,
     ),
-    _scenario("Memcached: the same", "memcached", "hit_ratio_end", "{:.1%}"),
-    _scenario("hotcold-4k: the same", "hotcold-4k", "hit_ratio_end", "{:.1%}"),
-    _scenario(
-        "hotcold-4k: seconds to 90 % of the best share",
-        "repeats-hotcold-4k",
-        "t90_best_s",
-        "{:.1f}",
-        first=True,
-    ),
-    _scenario("hotcold-4k: NUMA hint faults", "hotcold-4k", "hint_faults", "{:,.0f}"),
-    _scenario(
-        "hotcold-4k: kernel instructions on the application's CPUs per promoted page",
+    Row("192 MiB, hot and cold: NUMA hint faults", "hotcold-4k", "hint_faults", "{:,.0f}"),
+    Row(
+        "192 MiB, hot and cold: kernel instructions per promoted page, application's CPUs",
         "repeats-hotcold-4k",
         "app_per_page",
         "{:,.0f}",
-        first=True,
     ),
-    _scenario(
-        "hotcold-4k: on all CPUs per promoted page",
+    Row(
+        "192 MiB, hot and cold: kernel instructions per promoted page, all CPUs",
         "repeats-hotcold-4k",
         "all_per_page",
         "{:,.0f}",
     ),
-    _scenario(
-        "zipf-4k: on all CPUs per promoted page",
-        "repeats-zipf-4k",
-        "all_per_page",
-        "{:,.0f}",
-        first=True,
+    Row("twice-zipf: promotions of the same page again", "twice-zipf", "again_share", "{:.1%}"),
+)
+
+
+def _tiering(label: str, study: str, figure: str, form: str, other: str = "NUMA balancing") -> Pair:
+    return Pair(label, study, form, (SCENARIO[other], figure), ("tiershift", figure), other)
+
+
+BIG = "repeats-hotcold-4g"
+ZAP = "time: munmap, 4 KiB, 1024 MiB"
+PARTS = (
+    Part(
+        ("4 GiB, 10 % of it hot; emulated", "NUMA balancing", "tiershift"),
+        (
+            _tiering(
+                "seconds until 90 % of the best fast-memory share", BIG, "t90_best_s", "{:.1f}"
+            ),
+            _tiering(
+                "kernel instructions per promoted page, application's CPUs",
+                BIG,
+                "app_per_page",
+                "{:,.0f}",
+            ),
+            _tiering(
+                "kernel instructions per promoted page, all CPUs", BIG, "all_per_page", "{:,.0f}"
+            ),
+            _tiering("accesses served by fast memory at the end", BIG, "hit_ratio_end", "{:.1%}"),
+        ),
     ),
-    _scenario(
-        "twice-zipf: promotions of the same page again", "twice-zipf", "again_share", "{:.1%}"
+    Part(
+        ("mechanism", "measured", "without", "with"),
+        (
+            Pair(
+                "TLB flushes per 1,000 migrated pages; NUMA balancing promotes; 16 CPUs",
+                "migrc",
+                "{:,.1f}",
+                ("lookup, numab2, all rounds", "flushes_per_1000"),
+                ("lookup, numab2-migrc, all rounds", "flushes_per_1000"),
+                "MIGRC: no TLB flush for read-only pages",
+            ),
+            Pair(
+                "KVM flush requests for 32 MiB of a guest",
+                "migrate",
+                "{:,.0f}",
+                ("kvm: 1 of 1 pages, off", "requests"),
+                ("kvm: 1 of 1 pages, on", "requests"),
+                "batched migration",
+            ),
+            Pair(
+                "munmap of 1 GiB in 4 KiB pages, ms on one emulated CPU",
+                "zap",
+                "{:,.1f}",
+                (ZAP, "base"),
+                (ZAP, "on"),
+                "batched unmapping",
+            ),
+            Pair(
+                "kernel instructions per idle 4 KiB page",
+                "aging",
+                "{:,.0f}",
+                ("page: idle, TDP, unmodified", "insn"),
+                ("page: idle, TDP, ours, both", "insn"),
+                "aging of KVM guest memory",
+            ),
+        ),
+        'Four more mechanisms have switches of their own, off after boot.  "Without" is the base '
+        "kernel; for batched migration it is the switched-off mechanism:",
     ),
-    Row(
-        "16 CPUs: TLB flushes per 1,000 migrated pages under NUMA balancing, with MIGRC",
-        "migrc",
-        "flushes_per_1000",
-        "{:,.1f}",
-        {
-            "tiershift": "lookup, numab2-migrc, all rounds",
-            "NUMA balancing": "lookup, numab2, all rounds",
-        },
-        first=True,
-    ),
-    Row(
-        "64 KiB folios that migrate again and again: instructions a page, beside the copy",
-        "migrate",
-        "beside",
-        "{:,.0f}",
-        {
-            "no tiering": "move: 64 KiB, 1 CPU, unmodified",
-            "tiershift": "move: 64 KiB, 1 CPU, ours, limit 512",
-        },
-        first=True,
-    ),
-    Row(
-        "munmap of 1 GiB of 4 KiB pages, virtual ms",
-        "zap",
-        "",
-        "{:,.1f}",
-        {"no tiering": ZAP, "tiershift": ZAP},
-        {"no tiering": "base", "tiershift": "on"},
-        first=True,
-    ),
-    Row(
-        "aging of a guest's idle memory: kernel instructions a page",
-        "aging",
-        "insn",
-        "{:,.0f}",
-        {
-            "no tiering": "page: idle, TDP, unmodified",
-            "tiershift": "page: idle, TDP, ours, both",
-        },
-        first=True,
+    Part(
+        ("**tiershift loses**", "compared with", "the other", "tiershift"),
+        (
+            _tiering(
+                "Zipf-skewed access, 192 MiB: kernel instructions per promoted page, all CPUs",
+                "repeats-zipf-4k",
+                "all_per_page",
+                "{:,.0f}",
+            ),
+            _tiering(
+                "equally hot pages, twice as many as fit: accesses served by fast memory",
+                "twice-uniform",
+                "hit_ratio_end",
+                "{:.1%}",
+                "DAMON",
+            ),
+            Pair(
+                "read(2) of 4 KiB of slow page cache: instructions per call",
+                "readcost",
+                "{:,.0f}",
+                ("4 KiB, base", "per_read"),
+                ("4 KiB, on-slow", "per_read"),
+                "base kernel",
+            ),
+            Pair(
+                "tiershift promotes, MIGRC on: TLB flushes per 1,000 migrated pages",
+                "migrc",
+                "{:,.1f}",
+                ("lookup, kmmscand-off, all rounds", "flushes_per_1000"),
+                ("lookup, kmmscand-migrc, all rounds", "flushes_per_1000"),
+                "tiershift, MIGRC off",
+            ),
+        ),
     ),
 )
 
 
-def _values(lines: Sequence[ledger.Line], row: Row, column: str) -> list[float | int]:
+def _values(lines: Sequence[ledger.Line], study: str, cell: str, figure: str) -> list[float | int]:
     """The figure in each turn of the cell; [] where the ledger has none."""
-    if column not in row.cells:
-        return []
-    key = row.figures[column] if row.figures else row.figure
-    mine = [one for one in lines if (one.study, one.cell) == (row.study, row.cells[column])]
-    return [line.figures[key] for line in mine if key in line.figures]
+    mine = [one for one in lines if (one.study, one.cell) == (study, cell)]
+    return [line.figures[figure] for line in mine if figure in line.figures]
 
 
 def _mean(values: Sequence[float | int], form: str) -> str:
-    """A cost that is less than without tiering is none that can be seen."""
+    """A cost below that of the base kernel is below the noise."""
     if not values:
         return "-"
     mean = statistics.fmean(values)
-    return form.format(mean) if mean >= 0 else "none"
+    return form.format(mean) if mean >= 0 else "0 (below the noise)"
 
 
-def table(lines: Sequence[ledger.Line], *, first: bool = False) -> list[list[str]]:
-    """Header and rows; means of all turns, "-" where the ledger has no figure."""
-    rows = [["", *COLUMNS, "n"]]
+def _source(study: str, count: int, marks: Mapping[str, str]) -> str:
+    """Turns, and the study's state unless the study is current."""
+    mark = marks.get(study, CURRENT)
+    return f"n = {count}" + ("" if mark == CURRENT else f", {mark}")
+
+
+def table(lines: Sequence[ledger.Line], marks: Mapping[str, str]) -> list[list[str]]:
+    """Header and rows of the scenarios; means of all turns, "-" where the ledger has no figure."""
+    rows = [["", *COLUMNS, "runs"]]
     for row in ROWS:
-        if first and not row.first:
-            continue
-        values = {column: _values(lines, row, column) for column in COLUMNS}
+        values = [_values(lines, row.study, SCENARIO[one], row.figure) for one in COLUMNS]
+        count = max(len(found) for found in values)
+        rows.append(
+            [row.label, *(_mean(one, row.form) for one in values), _source(row.study, count, marks)]
+        )
+    return rows
+
+
+def pairs(part: Part, lines: Sequence[ledger.Line], marks: Mapping[str, str]) -> list[list[str]]:
+    """Header and rows of a part."""
+    rows = [[*part.header, "runs"]]
+    for one in part.pairs:
+        other = _values(lines, one.study, *one.other)
+        ours = _values(lines, one.study, *one.ours)
+        named = {"mechanism": [one.name, one.label]}.get(part.header[0], [one.label, one.name])
         rows.append(
             [
-                row.label,
-                *(_mean(values[column], row.form) for column in COLUMNS),
-                f"{max(len(found) for found in values.values()) or '-'}",
+                *named[: len(part.header) - 2],
+                _mean(other, one.form),
+                _mean(ours, one.form),
+                _source(one.study, max(len(other), len(ours)), marks),
             ]
         )
     return rows
+
+
+def tables(lines: Sequence[ledger.Line], marks: Mapping[str, str]) -> list[str]:
+    """The parts as lines of Markdown."""
+    found = []
+    for part in PARTS:
+        found += [part.title, ""] if part.title else []
+        found += [*report.markdown_rows(pairs(part, lines, marks)), ""]
+    return found
 
 
 # --- in the README ----------------------------------------------------------------------
@@ -158,11 +238,11 @@ def table(lines: Sequence[ledger.Line], *, first: bool = False) -> list[list[str
 BEGIN, END = "<!-- headline: `make report` -->", "<!-- end of headline -->"
 
 
-def in_readme(text: str, lines: Sequence[ledger.Line]) -> str:
-    """The README with the table as the ledger has it."""
+def in_readme(text: str, lines: Sequence[ledger.Line], marks: Mapping[str, str]) -> str:
+    """The README with the tables as the ledger has them."""
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
         raise LabError(f"README.md has no {BEGIN} and {END}", "restore these lines")
-    rows = "\n".join(report.markdown_rows(table(lines, first=True)))
-    return f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}"
+    rows = "\n".join(tables(lines, marks))
+    return f"{before}{BEGIN}\n\n{rows}\n{END}{after}"

@@ -166,6 +166,7 @@ def document(
     def sections(some: Iterable[Study]) -> str:
         return "\n".join(_section(one, by_study[one.name], states[one.name]) for one in some)
 
+    marks = {name: state.word for name, state in states.items()}
     words = collections.Counter(state.word for state in states.values())
     summary = ", ".join(f"{count} {word}" for word, count in sorted(words.items()))
     return "\n".join(
@@ -178,7 +179,8 @@ def document(
             "<p>Guests are emulated (QEMU TCG).  Counts are exact.  Seconds are no speed of "
             "hardware: use them as ratios within one table.  Caches, memory latency, bandwidth and "
             "the cost of an interrupt are not modelled.  A single run has no verdict.</p>",
-            _rows(headline.table(lines)),
+            *(_rows(headline.pairs(part, lines, marks)) for part in headline.PARTS),
+            _rows(headline.table(lines, marks)),
             f"<h2>Studies and goals</h2><p>{summary}.  A chip says more when the pointer rests on "
             "it; so does each study's section.  Stale: today's kernel has other code where it "
             "counts.</p>",
@@ -187,7 +189,7 @@ def document(
             "<h2>Correctness</h2><p>What is checked rather than measured.</p>",
             sections(checked),
             "<h2>Provenance</h2>",
-            _rows(page.matrix(studies, lines), "left"),
+            _rows(page.matrix(studies, lines, marks), "left"),
             "</body></html>",
             "",
         ]

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab import cache, report
 from lab.results import headline, ledger
+from lab.results.status import CURRENT, DIRTY, MISSING, STALE
 from lab.results.study import Study, goal_text
 
 PAGE = cache.PROJECT / "docs" / "results.md"
@@ -20,9 +21,11 @@ def goals_of(lines: Sequence[ledger.Line]) -> list[ledger.Goal]:
     return [goal for line in lines for goal in line.goals]
 
 
-def matrix(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> list[list[str]]:
+def matrix(
+    studies: Sequence[Study], lines: Sequence[ledger.Line], marks: Mapping[str, str]
+) -> list[list[str]]:
     """Header and a row for each study that has lines: how many goals are met."""
-    rows = [["study", *ledger.VERDICTS, "failed checks", "runs", "kernel", "measured"]]
+    rows = [["study", "state", *ledger.VERDICTS, "failed checks", "runs", "kernel", "measured"]]
     for one in studies:
         mine = [line for line in lines if line.study == one.name]
         if not mine:
@@ -32,6 +35,7 @@ def matrix(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> list[list[
         rows.append(
             [
                 one.name,
+                marks[one.name],
                 *(f"{verdicts[verdict] or '-'}" for verdict in ledger.VERDICTS),
                 f"{sum(len(line.checks) for line in mine) or '-'}",
                 f"{len(mine)}",
@@ -70,26 +74,54 @@ def _beside(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> list[str]
     return found
 
 
-def markdown(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> str:
-    """The page."""
+def _states(marks: Mapping[str, str]) -> list[str]:
+    """How many studies are in each state, what the state means, and which have no results."""
+    count = collections.Counter(marks.values())
+    missing = [name for name, mark in marks.items() if mark == MISSING]
+    return [
+        f"Of {len(marks)} studies, {count[CURRENT]} are current, {count[STALE]} stale, "
+        f"{count[DIRTY]} dirty and {count[MISSING]} missing.",
+        "",
+        "- **current**: the kernel of `results/kernels.json` has the code that was measured.",
+        "- **stale**: that kernel has other code, or the ledger does not say which code was "
+        "measured.",
+        "- **dirty**: the measured checkout had changes that are in no commit.",
+        "- **missing**: the ledger has no line"
+        + (": " + ", ".join(f"`{name}`" for name in missing) if missing else "")
+        + ".",
+        "",
+        "`lab status` compares with the kernel of the checkout and gives reasons.  `make report` "
+        "renews `results/kernels.json`.",
+    ]
+
+
+def markdown(
+    studies: Sequence[Study], lines: Sequence[ledger.Line], marks: Mapping[str, str]
+) -> str:
+    """The page; ``marks`` has the state of each study."""
     return "\n".join(
         [
             "<!-- SPDX-License-Identifier: GPL-2.0 -->",
             "# Results",
             "",
             "`lab report` writes this page from `results/ledger.ndjson`, and with it an HTML file "
-            "that has every table, curve and state.  Nothing here is written by hand.",
+            "with every table, curve and state.  Do not edit this page.",
             "",
-            "Guests are emulated (QEMU TCG).  Counts are exact.  Seconds are no speed of "
-            "hardware.  A single run has no verdict; goals are of repeated or exact measurements.",
+            "Guests are emulated (QEMU TCG).  Counts are exact.  Times are emulated; they do not "
+            "predict hardware.  A single run has no verdict; goals need repeated runs or exact "
+            "counts.",
             "",
-            "## Headline",
+            "## Scenarios",
             "",
-            *report.markdown_rows(headline.table(lines)),
+            "The [README](../README.md) has the main figures and the losses.",
+            "",
+            *report.markdown_rows(headline.table(lines, marks)),
             "",
             "## Studies and goals",
             "",
-            *report.markdown_rows(matrix(studies, lines)),
+            *_states(marks),
+            "",
+            *report.markdown_rows(matrix(studies, lines, marks)),
             "",
             *_beside(studies, lines),
             "## Missed",
@@ -100,6 +132,11 @@ def markdown(studies: Sequence[Study], lines: Sequence[ledger.Line]) -> str:
     )
 
 
-def write(studies: Sequence[Study], lines: Sequence[ledger.Line], path: Path = PAGE) -> None:
+def write(
+    studies: Sequence[Study],
+    lines: Sequence[ledger.Line],
+    marks: Mapping[str, str],
+    path: Path = PAGE,
+) -> None:
     """Write the page."""
-    path.write_text(markdown(studies, lines), encoding="utf-8")
+    path.write_text(markdown(studies, lines, marks), encoding="utf-8")

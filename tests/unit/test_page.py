@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import FACTS, KERNEL
+from recorded import FACTS, HOST, KERNEL
 
 from lab import cache, cli, rooms, studies
 from lab.errors import LabError
 from lab.results import headline, html, ledger, page, status
 from lab.results.ledger import Goal, Line, Run
-from lab.results.status import CURRENT, STALE, State
+from lab.results.status import CURRENT, DIRTY, MISSING, STALE, Kernel, State
 from lab.results.study import Column, Study
 
 UPDATE = "run `make report` and commit what it has changed"
@@ -31,6 +31,15 @@ def known() -> list[Study]:
 @pytest.fixture(scope="module")
 def lines() -> list[Line]:
     return ledger.read()
+
+
+@pytest.fixture(scope="module")
+def marks(known: list[Study], lines: list[Line]) -> dict[str, str]:
+    """As the committed pages have them: no kernel tree is needed."""
+    return status.marks(known, lines, status.recorded())
+
+
+X = {"x": CURRENT}
 
 
 def made(study: str, *runs: Run, **more: Any) -> list[Line]:
@@ -67,52 +76,60 @@ LINES = made(
 # --- docs/results.md ----------------------------------------------------------------------
 
 
-def test_page_is_that_of_the_ledger(known: list[Study], lines: list[Line]) -> None:
+def test_page_is_that_of_the_ledger(
+    known: list[Study], lines: list[Line], marks: dict[str, str]
+) -> None:
     text = page.PAGE.read_text(encoding="utf-8")
-    assert page.markdown(known, lines) == text, f"docs/results.md is out of date: {UPDATE}"
+    assert page.markdown(known, lines, marks) == text, f"docs/results.md is out of date: {UPDATE}"
 
 
-def test_table_of_the_readme_is_that_of_the_ledger(lines: list[Line]) -> None:
+def test_table_of_the_readme_is_that_of_the_ledger(
+    lines: list[Line], marks: dict[str, str]
+) -> None:
     text = cli.README.read_text(encoding="utf-8")
-    assert headline.in_readme(text, lines) == text, f"README.md is out of date: {UPDATE}"
+    assert headline.in_readme(text, lines, marks) == text, f"README.md is out of date: {UPDATE}"
 
 
-def test_page_is_short(known: list[Study], lines: list[Line]) -> None:
-    assert len(page.markdown(known, lines).splitlines()) <= page.MOST == 150
+def test_page_is_short(known: list[Study], lines: list[Line], marks: dict[str, str]) -> None:
+    assert len(page.markdown(known, lines, marks).splitlines()) <= page.MOST == 150
     # Every study has lines, and misses a goal.
     every = [
         line
         for one in known
         for line in made(one.name, Run("a", {}, KERNEL, goals=[Goal("g", ledger.MISSED)]))
     ]
-    assert len(page.markdown(known, every).splitlines()) <= page.MOST
+    assert len(page.markdown(known, every, marks).splitlines()) <= page.MOST
 
 
 def test_page_of_a_study(tmp_path: Path) -> None:
-    page.write([STUDY], LINES, tmp_path / "page.md")
+    page.write([STUDY], LINES, X, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert text.startswith("<!-- SPDX-License-Identifier: GPL-2.0 -->\n")
-    assert "| x | 1 | 1 | 1 | 1 | 1 | `tiershift k` | today |" in text
+    assert "| x | current | 1 | 1 | 1 | 1 | 1 | `tiershift k` | today |" in text
     assert '- **x**: a <cell>: missed "goal": 3, limit 2 (<far> off); check: lost <page>' in text
     assert "met <goal>" not in text
 
 
 def test_study_without_lines_or_misses_is_not_on_the_page() -> None:
     good = made("x", Run("a", {"n": 1}, {**KERNEL, "flavour": "base"}))
-    text = page.markdown([STUDY], good)
+    text = page.markdown([STUDY], good, X)
     assert "**x**" not in text
-    assert "| x | - | - | - | - | 1 | - | today |" in text  # the unmodified kernel is not ours
-    assert "| x |" not in page.markdown([STUDY], made("y", Run("a", {"n": 1})))
+    assert (
+        "| x | current | - | - | - | - | 1 | - | today |" in text
+    )  # the unmodified kernel is not ours
+    assert "| x |" not in page.markdown([STUDY], made("y", Run("a", {"n": 1})), X)
 
 
 # --- the headline -------------------------------------------------------------------------
 
 
 def test_missing_figure_is_no_zero() -> None:
-    rows = headline.table([])
-    assert rows[0] == ["", *headline.COLUMNS, "n"]
-    assert {cell for row in rows[1:] for cell in row[1:]} == {"-"}
-    assert len(headline.table([], first=True)) < len(rows)
+    rows = headline.table([], {})
+    assert rows[0] == ["", *headline.COLUMNS, "runs"]
+    assert {cell for row in rows[1:] for cell in row[1:]} == {"-", "n = 0"}
+    for part in headline.PARTS:
+        for row in headline.pairs(part, [], {})[1:]:
+            assert row[-3:] == ["-", "-", "n = 0"]
 
 
 def test_figures_by_column_and_by_turn() -> None:
@@ -121,34 +138,76 @@ def test_figures_by_column_and_by_turn() -> None:
     for turn, value in enumerate((10.0, 30.0), 1):
         figures = {"app_per_page": value, "all_per_page": -value}
         found += made("repeats-hotcold-4k", Run("tiershift", figures, turn=turn))
-    table = {row[0]: row[1:] for row in headline.table(found)}
+    marks = {"zap": STALE, "redis": DIRTY, "repeats-hotcold-4k": CURRENT}
+    tables = [headline.table(found, marks)]
+    tables += [headline.pairs(part, found, marks) for part in headline.PARTS]
+    table = {" ".join(row[:2]): row for rows in tables for row in rows}
 
     def row(words: str) -> list[str]:
         return next(cells for label, cells in table.items() if words in label)
 
-    assert row("Redis") == ["85.4%", "-", "-", "-", "1"]
-    assert row("munmap") == ["10.4", "-", "-", "20.0", "1"]
-    assert row("application's CPUs per promoted page") == ["20", "-", "-", "-", "2"]
-    # Less than without tiering is no cost that can be seen.
-    assert row("hotcold-4k: on all CPUs") == ["none", "-", "-", "-", "2"]
+    assert row("Redis")[1:] == ["85.4%", "-", "-", "-", "n = 1, dirty"]
+    assert row("munmap")[2:] == ["20.0", "10.4", "n = 1, stale"]
+    assert row("192 MiB, hot and cold: kernel instructions per promoted page, app")[1:] == [
+        *("20", "-", "-", "-", "n = 2")
+    ]
+    # Less than the base kernel's is no cost.
+    assert row("192 MiB, hot and cold: kernel instructions per promoted page, all")[1] == (
+        "0 (below the noise)"
+    )
 
 
-def test_figures_of_the_headline_are_those_of_studies(known: list[Study]) -> None:
+def test_figures_of_the_headline_are_those_of_studies(
+    known: list[Study], lines: list[Line]
+) -> None:
     columns = {one.name: {column.key for column in one.columns} for one in known}
+    cells = {(line.study, line.cell) for line in lines}
     for row in headline.ROWS:
-        keys = row.figures.values() if row.figures else [row.figure]
-        assert set(keys) <= columns[row.study], row.label
-        assert set(row.cells) <= set(headline.COLUMNS), row.label
+        assert row.figure in columns[row.study], row.label
+    for part in headline.PARTS:
+        for pair in part.pairs:
+            for cell, figure in (pair.other, pair.ours):
+                assert figure in columns[pair.study], pair.label
+                assert (pair.study, cell) in cells, pair.label
+
+
+def test_page_marks_stale_dirty_and_missing_studies() -> None:
+    names = ("same", "other", "uncommitted", "absent")
+    some = [
+        Study(name, name, "", (Column("n", "n"),), 1, lambda _: True, ("mm/x.o",)) for name in names
+    ]
+    found = made("same", Run("a", {"n": 1}, KERNEL))
+    found += made("other", Run("a", {"n": 1}, {**KERNEL, "key": "older"}))
+    unclean = {**HOST, "project": "abc-dirty"}
+    found += made("uncommitted", Run("a", {"n": 1}, KERNEL), host=unclean)
+    marks = status.marks(some, found, {"tiershift": Kernel("k", {})})
+    assert marks == dict(zip(names, (CURRENT, STALE, DIRTY, MISSING), strict=True))
+    text = page.markdown(some, found, marks)
+    assert "1 are current, 1 stale, 1 dirty and 1 missing" in text
+    assert "no line: `absent`." in text
+    for name, mark in marks.items():
+        assert (f"| {name} | {mark} |" in text) == (mark != MISSING)
+
+
+def test_recorded_kernel_is_the_same_with_and_without_a_build(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.json"
+    some = [Study("x", "x", "", (), 1, lambda _: True, ("a.o", "b.o"))]
+    built = status.record({"tiershift": Kernel("k", {"a.o": "1", "c.o": "2"})}, some, [], path)
+    assert built == status.recorded(path) == {"tiershift": Kernel("k", {"a.o": "1"})}
+    assert status.record({"tiershift": Kernel("k", {})}, some, [], path) == built
+    assert status.record({"tiershift": Kernel("l", {})}, some, [], path) == {
+        "tiershift": Kernel("l", {})
+    }
 
 
 def test_readme_without_its_marks_is_an_error() -> None:
     text = f"a\n{headline.BEGIN}\nwritten before\n{headline.END}\nb\n"
-    new = headline.in_readme(text, [])
+    new = headline.in_readme(text, [], {})
     assert new.startswith("a\n") and new.endswith("\nb\n") and "before" not in new
-    assert headline.in_readme(new, []) == new
+    assert headline.in_readme(new, [], {}) == new
     for mark in (headline.BEGIN, headline.END):
         with pytest.raises(LabError, match=r"README\.md has no"):
-            headline.in_readme(text.replace(mark, ""), [])
+            headline.in_readme(text.replace(mark, ""), [], {})
 
 
 # --- report.html --------------------------------------------------------------------------
@@ -272,13 +331,18 @@ def test_make_report_writes_all_of_them(
     write: Callable[..., None] = page.write
     written = project / "docs" / "results.md"
     monkeypatch.setattr(page, "PAGE", written)
-    monkeypatch.setattr(page, "write", lambda known, found: write(known, found, written))
+    monkeypatch.setattr(page, "write", lambda *args: write(*args, written))
     states = {one.name: State(CURRENT) for one in known}
+    monkeypatch.setattr(status, "kernels_of_today", lambda _: {"tiershift": Kernel("k", {})})
+    record: Callable[..., Any] = status.record
+    kept = tmp_path / "kernels.json"
+    monkeypatch.setattr(status, "record", lambda *args: record(*args, kept))
     monkeypatch.setattr(status, "states", lambda *_: states)
     out = tmp_path / "report.html"
     assert cli.main(["report", "--out", str(out)]) == 0
     assert "docs/results.md is written" in capsys.readouterr().out
-    assert "# Results" in written.read_text() and "| Redis" in readme.read_text()
+    assert "# Results" in written.read_text() and kept.exists()
+    assert "| batched unmapping" in readme.read_text()
     assert Tags(out.read_text()).ids
 
 
