@@ -28,6 +28,7 @@ TIER = (
         "vma_split mbind_race move_pages_busy",
         timeout_s=300,
     ),
+    Program("policy_hole_test", timeout_s=240),
     Program("kmmscand_test", timeout_s=480),
     Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
     Program("kmmscand_control_test", "prctl inherit files opt_out"),
