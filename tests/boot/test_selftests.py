@@ -244,7 +244,6 @@ BROKEN_LONG = (
     ),
     ("wait", "policy_test", "shm_race"),
     ("wait", "policy_test", "cpuset_race"),
-    ("keep", "kmmscand_reclaim_test", "keep"),
     ("young", "kmmscand_test", "idle"),
     ("cpu", "kmmscand_test", "cpu"),
     ("cpu", "kmmscand_rule_test", "promoter_cpu"),
