@@ -90,7 +90,13 @@
 /* Base pages of a run, at most; or one folio */
 #define MIGRATE_RUN_PAGES	256
 
-/* Folios for which no run is looked for, at most, after it was in vain */
+/* A hull bridges a gap of at most so many pages: what is mapped in the gap is told about, too. */
+#define MIGRATE_HULL_GAP	8
+
+/* No hull has a folio that more VMAs than these map: each of them is walked under the rmap lock. */
+#define MIGRATE_HULL_VMAS	8
+
+/* After no run was found, the search is left out for at most so many folios. */
 #define MIGRATE_RUN_SKIP	64
 
 /* Pages that are allocated at a time */
@@ -119,6 +125,7 @@ enum migrate_batch_fault {
 #ifdef CONFIG_MIGRATE_BATCH_DEBUG
 static bool migrate_batch_faults[NR_MIGRATE_FAULTS];
 static atomic_long_t migrate_batch_flushes[MR_TYPES];
+atomic_long_t migrate_batch_counts[NR_MIGRATE_COUNTS];
 #endif
 
 static bool migrate_fault(enum migrate_batch_fault fault)
@@ -147,6 +154,18 @@ void migrate_batch_flushing(int reason)
 }
 
 /**
+ * migrate_batch_isolate - how many pages kswapd isolates at a time where it can demote them
+ * @target:	pages that are due
+ *
+ * Context: any.
+ * Return: @target, but at most 512 and max_folios.
+ */
+int migrate_batch_isolate(long target)
+{
+	return min_t(long, target, min(MIGRATE_DEMOTE_PAGES, READ_ONCE(migrate_max_folios)));
+}
+
+/**
  * migrate_batch_full - are there enough folios for one batch of migrate_pages()?
  * @nr_folios:	so far
  * @nr_pages:	base pages that they have
@@ -163,6 +182,7 @@ bool migrate_batch_full(int nr_folios, long nr_pages)
 /**
  * migrate_bulk_alloc - get a destination for a small folio
  * @spares:	pages that were allocated before; what is left is for migrate_bulk_free()
+ * @empty:	set if the target has no free pages; then it is not asked again for this batch
  * @from:	list of the folios that are going to be migrated
  * @src:	the next of them
  * @mtc:	what the caller of migrate_pages() wants for all of them
@@ -170,7 +190,7 @@ bool migrate_batch_full(int nr_folios, long nr_pages)
  * Context: may sleep as far as @mtc allows.
  * Return: it, or NULL if it has to be allocated by itself.
  */
-struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
+struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct list_head *from,
 				 struct folio *src, const struct migration_target_control *mtc)
 {
 	struct folio *folio = src;
@@ -178,7 +198,7 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *fro
 	int wanted = 1;
 
 	/* One node for all; alloc_migration_target() looks at the folio for what is not said. */
-	if (folio_test_large(src) || mtc->nid == NUMA_NO_NODE ||
+	if (*empty || folio_test_large(src) || mtc->nid == NUMA_NO_NODE ||
 	    !(mtc->gfp_mask & __GFP_HIGHMEM))
 		return NULL;
 	if (list_empty(spares)) {
@@ -192,6 +212,7 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *fro
 				   mtc->nid, mtc->nmask, wanted, spares, NULL);
 	}
 	page = list_first_entry_or_null(spares, struct page, lru);
+	*empty = !page;
 	if (!page)
 		return NULL;
 	list_del(&page->lru);
@@ -217,7 +238,7 @@ void migrate_bulk_free(struct list_head *spares)
 /* The VMAs that may map a folio: how many; and of those that secondary MMUs may know */
 struct migrate_seen {
 	int vmas;
-	struct mm_struct *mm;
+	struct vm_area_struct *vma;
 	unsigned long start;
 	unsigned long end;
 	int nr;
@@ -228,10 +249,11 @@ static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
 {
 	struct migrate_seen *seen = arg;
 
-	seen->vmas++;
+	if (++seen->vmas > MIGRATE_HULL_VMAS)
+		return false;
 	if (!mm_has_notifiers(vma->vm_mm))
 		return true;
-	seen->mm = vma->vm_mm;
+	seen->vma = vma;
 	seen->start = address;
 	seen->end = min(address + folio_size(folio), vma->vm_end);
 	/* With two, the folio has to be unmapped on its own. */
@@ -253,7 +275,7 @@ static void migrate_see(struct folio *folio, struct migrate_seen *seen)
 /* Can a folio be part of a hull? */
 static bool migrate_seen_once(const struct migrate_seen *seen)
 {
-	return seen->nr == 1;
+	return seen->nr == 1 && seen->vmas <= MIGRATE_HULL_VMAS;
 }
 
 /* Can a folio that is locked be part of a run? */
@@ -360,8 +382,9 @@ static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 	address = vma_address(vma, pgoff, 1);
 	if (address == -EFAULT)
 		return NULL;
+	/* PREEMPT_RT cannot tell whether a task waits for the lock. */
 	if (run->ptep && run->vma == vma && !((run->address ^ address) & PMD_MASK) &&
-	    !spin_is_contended(run->ptl)) {
+	    !IS_ENABLED(CONFIG_PREEMPT_RT) && !spin_is_contended(run->ptl)) {
 		run->ptep += pte_index(address) - pte_index(run->address);
 		run->address = address;
 		return run->ptep;
@@ -383,7 +406,7 @@ static bool migrate_run_awaited(struct migrate_run *run)
 						    &run->mapping->i_mmap_rwsem);
 }
 
-/* Would the run be as dense as it must be with one more folio? */
+/* Would the hull have no large gap, and be as dense as it must be, with one more folio? */
 static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *pages,
 			       const struct migrate_seen *more)
 {
@@ -391,6 +414,9 @@ static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *p
 	unsigned long new_end = max(*end, more->end);
 	long new_pages = *pages + ((more->end - more->start) >> PAGE_SHIFT);
 
+	if (more->start > *end + MIGRATE_HULL_GAP * PAGE_SIZE ||
+	    more->end + MIGRATE_HULL_GAP * PAGE_SIZE < *start)
+		return false;
 	if (new_pages > MIGRATE_RUN_PAGES ||
 	    2 * new_pages < (new_end - new_start) >> PAGE_SHIFT)
 		return false;
@@ -408,16 +434,17 @@ static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *fo
 				   struct folio *first, struct migrate_seen *seen)
 {
 	unsigned long start = seen->start, end = seen->end;
+	struct vm_area_struct *vma = seen->vma;
 	struct folio *folio = first;
 	long pages = (end - start) >> PAGE_SHIFT;
 
-	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, seen->mm, 0, 0);
+	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, 0, 0);
 	list_for_each_entry_continue(folio, folios, lru) {
-		if (pages >= MIGRATE_RUN_PAGES || !migrate_run_takes(folio) ||
-		    !migrate_run_has_lock(run, folio))
+		if (pages >= MIGRATE_RUN_PAGES || migrate_run_awaited(run) ||
+		    !migrate_run_takes(folio) || !migrate_run_has_lock(run, folio))
 			break;
 		migrate_see(folio, seen);
-		if (!migrate_seen_once(seen) || seen->mm != run->range.mm ||
+		if (!migrate_seen_once(seen) || seen->vma != vma ||
 		    !migrate_run_extend(&start, &end, &pages, seen))
 			break;
 	}
@@ -669,6 +696,7 @@ int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 
 	pvmw->address += (done - 1) * PAGE_SIZE;
 	pvmw->pte += done - 1;
+	migrate_batch_count_pages(MIGRATE_UNMAPPED_IN_RUN, done);
 	return done;
 }
 
@@ -697,6 +725,7 @@ bool __migrate_run_unmap(struct migrate_unmap *unmap, struct folio *folio)
 	if (!migrate_unmap_ptes(unmap, folio, run->vma, run->address, ptep, 1)) {
 		folio_remove_rmap_pte(folio, page, run->vma);
 		folio_put(folio);
+		migrate_batch_count_pages(MIGRATE_UNMAPPED_IN_RUN, 1);
 	}
 	return true;
 alone:
@@ -792,6 +821,7 @@ int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_str
 
 	pvmw->address += (nr - 1) * PAGE_SIZE;
 	pvmw->pte += nr - 1;
+	migrate_batch_count_pages(MIGRATE_RESTORED_IN_RUN, nr);
 	return nr;
 }
 
@@ -830,6 +860,7 @@ bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct foli
 	if (!is_migration_entry(entry) || swp_offset_pfn(entry) != folio_pfn(src))
 		goto alone;
 	migrate_restore_pte(src, dst, run->vma, run->address, ptep, pte);
+	migrate_batch_count_pages(MIGRATE_RESTORED_IN_RUN, 1);
 	return true;
 alone:
 	migrate_run_drop_ptl(run);
@@ -927,6 +958,22 @@ static int flushes_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(flushes);
 
+static int counts_show(struct seq_file *m, void *unused)
+{
+	static const char * const names[NR_MIGRATE_COUNTS] = {
+		[MIGRATE_MOVED_BY_BATCH] = "moved_by_batch",
+		[MIGRATE_MOVED_SINGLY] = "moved_singly",
+		[MIGRATE_UNMAPPED_IN_RUN] = "unmapped_in_run",
+		[MIGRATE_RESTORED_IN_RUN] = "restored_in_run",
+	};
+	int i;
+
+	for (i = 0; i < NR_MIGRATE_COUNTS; i++)
+		seq_printf(m, "%s %ld\n", names[i], atomic_long_read(&migrate_batch_counts[i]));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(counts);
+
 static void migrate_batch_debug_init(void)
 {
 	struct dentry *dir = debugfs_create_dir("migrate_batch", NULL);
@@ -936,6 +983,7 @@ static void migrate_batch_debug_init(void)
 	debugfs_create_bool("fault_flush", 0600, dir, &faults[MIGRATE_FAULT_FLUSH]);
 	debugfs_create_bool("fault_dirty", 0600, dir, &faults[MIGRATE_FAULT_DIRTY]);
 	debugfs_create_file("flushes", 0400, dir, NULL, &flushes_fops);
+	debugfs_create_file("counts", 0400, dir, NULL, &counts_fops);
 }
 #else
 static void migrate_batch_debug_init(void)

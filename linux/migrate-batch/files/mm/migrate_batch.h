@@ -5,6 +5,7 @@
 #ifndef _MM_MIGRATE_BATCH_H
 #define _MM_MIGRATE_BATCH_H
 
+#include <linux/atomic.h>
 #include <linux/jump_label.h>
 #include <linux/mm_types.h>
 #include <linux/mmu_notifier.h>
@@ -14,8 +15,17 @@ struct migrate_unmap;
 struct migration_target_control;
 struct page_vma_mapped_walk;
 
-/* Base pages that kswapd isolates at a time if it can demote them; else MIN_LRU_BATCH */
-#define MIGRATE_DEMOTE_PAGES	512
+/* Base pages that kswapd isolates at a time, at most, where it can demote them */
+#define MIGRATE_DEMOTE_PAGES	512U
+
+/* Which way base pages have taken, for tests */
+enum migrate_batch_way {
+	MIGRATE_MOVED_BY_BATCH,		/* by steps that take many folios */
+	MIGRATE_MOVED_SINGLY,		/* by migrate_folio_move() */
+	MIGRATE_UNMAPPED_IN_RUN,
+	MIGRATE_RESTORED_IN_RUN,
+	NR_MIGRATE_COUNTS
+};
 
 #ifdef CONFIG_MIGRATE_BATCH
 
@@ -64,10 +74,11 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 void __migrate_run_end(struct migrate_run *run);
 bool __migrate_run_unmap(struct migrate_unmap *unmap, struct folio *folio);
 bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct folio *dst);
-struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
+struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct list_head *from,
 				 struct folio *src, const struct migration_target_control *mtc);
 void migrate_bulk_free(struct list_head *spares);
 bool migrate_batch_full(int nr_folios, long nr_pages);
+int migrate_batch_isolate(long target);
 void migrate_batch_flushing(int reason);
 int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 		      struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw);
@@ -148,6 +159,15 @@ static inline bool migrate_batch_ptes(struct folio *folio)
 	return migrate_batch_on() && folio_test_large(folio) && !folio_test_hugetlb(folio);
 }
 
+extern atomic_long_t migrate_batch_counts[NR_MIGRATE_COUNTS];
+
+/* Count base pages, in debug kernels: /sys/kernel/debug/migrate_batch/counts */
+static inline void migrate_batch_count_pages(enum migrate_batch_way what, long nr)
+{
+	if (IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG))
+		atomic_long_add(nr, &migrate_batch_counts[what]);
+}
+
 #else /* !CONFIG_MIGRATE_BATCH */
 
 struct migrate_run {
@@ -195,8 +215,8 @@ static inline bool migrate_batch_full(int nr_folios, long nr_pages)
 	return false;
 }
 
-static inline struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
-					       struct folio *src,
+static inline struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty,
+					       struct list_head *from, struct folio *src,
 					       const struct migration_target_control *mtc)
 {
 	return NULL;
@@ -204,6 +224,12 @@ static inline struct folio *migrate_bulk_alloc(struct list_head *spares, struct 
 
 static inline void migrate_bulk_free(struct list_head *spares) { }
 static inline void migrate_batch_flushing(int reason) { }
+static inline void migrate_batch_count_pages(enum migrate_batch_way what, long nr) { }
+
+static inline int migrate_batch_isolate(long target)
+{
+	return 0;
+}
 
 static inline int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 				    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)

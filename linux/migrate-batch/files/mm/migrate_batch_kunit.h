@@ -67,6 +67,12 @@ static void length_test(struct kunit *test)
 	map->pte[5] = pte_mksoft_dirty(map->pte[5]);
 	KUNIT_EXPECT_EQ(test, length(map, 0), NR);
 
+	/* The end of the page table ends a run: PTEs of the next one are elsewhere. */
+	map->vma.vm_end = 3 * PMD_SIZE;
+	KUNIT_EXPECT_EQ(test, migrate_unmap_length(map->folio, &map->vma,
+						   2 * PMD_SIZE - 5 * PAGE_SIZE, map->pte,
+						   map->pte[0]), 5);
+
 	/* The end of the VMA does, and what the folio has to know. */
 	map->vma.vm_end = PMD_SIZE + 9 * PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, length(map, 0), 9);
@@ -175,6 +181,96 @@ static void hull_test(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, extend(&start, &end, &pages, i, 1));
 }
 
+/* A gap is bridged if it is small, in both directions. */
+static void gap_test(struct kunit *test)
+{
+	unsigned long start = 100 << PAGE_SHIFT, end = 130 << PAGE_SHIFT;
+	long pages = 30;
+
+	KUNIT_EXPECT_FALSE(test, extend(&start, &end, &pages, 139, 1));
+	KUNIT_EXPECT_FALSE(test, extend(&start, &end, &pages, 90, 1));
+	KUNIT_EXPECT_TRUE(test, extend(&start, &end, &pages, 138, 1));
+	KUNIT_EXPECT_TRUE(test, extend(&start, &end, &pages, 91, 1));
+	KUNIT_EXPECT_EQ(test, pages, 32);
+}
+
+/* A folio that several address spaces with secondary MMUs map, or many VMAs, is in no hull. */
+static void seen_test(struct kunit *test)
+{
+	struct migrate_seen seen = { .nr = 1, .vmas = MIGRATE_HULL_VMAS };
+
+	KUNIT_EXPECT_TRUE(test, migrate_seen_once(&seen));
+	seen.vmas++;
+	KUNIT_EXPECT_FALSE(test, migrate_seen_once(&seen));
+	seen.vmas = 2;
+	seen.nr = 2;
+	KUNIT_EXPECT_FALSE(test, migrate_seen_once(&seen));
+	seen.nr = 0;
+	KUNIT_EXPECT_FALSE(test, migrate_seen_once(&seen));
+}
+
+/* Who waits for the rmap lock ends the search for a hull. */
+static void awaited_test(struct kunit *test)
+{
+	struct address_space *mapping = kunit_kzalloc(test, sizeof(*mapping), GFP_KERNEL);
+	struct migrate_run run = { .mapping = mapping };
+	LIST_HEAD(waiter);
+
+	KUNIT_ASSERT_NOT_NULL(test, mapping);
+	init_rwsem(&mapping->i_mmap_rwsem);
+	preempt_disable();
+	clear_tsk_need_resched(current);
+	clear_preempt_need_resched();
+	KUNIT_EXPECT_FALSE(test, migrate_run_awaited(&run));
+	list_add(&waiter, &mapping->i_mmap_rwsem.wait_list);
+	KUNIT_EXPECT_TRUE(test, migrate_run_awaited(&run));
+	list_del(&waiter);
+	preempt_enable();
+}
+
+/* What no folio needed is given back; a target without pages is not asked twice. */
+static void spares_test(struct kunit *test)
+{
+	struct migration_target_control mtc = {
+		.nid = numa_node_id(),
+		.gfp_mask = GFP_HIGHUSER_MOVABLE,
+	};
+	struct folio *src[2], *dst;
+	bool empty = false;
+	LIST_HEAD(spares);
+	LIST_HEAD(from);
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		src[i] = folio_alloc(GFP_KERNEL, 0);
+		KUNIT_ASSERT_NOT_NULL(test, src[i]);
+		list_add_tail(&src[i]->lru, &from);
+	}
+	dst = migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc);
+	KUNIT_EXPECT_NOT_NULL(test, dst);
+	KUNIT_EXPECT_FALSE(test, empty);
+	KUNIT_EXPECT_TRUE(test, list_is_singular(&spares));
+	migrate_bulk_free(&spares);
+	KUNIT_EXPECT_TRUE(test, list_empty(&spares));
+	if (dst)
+		folio_put(dst);
+	empty = true;
+	KUNIT_EXPECT_NULL(test, migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc));
+	for (i = 0; i < 2; i++)
+		folio_put(src[i]);
+}
+
+/* kswapd isolates what is due, and at most a batch. */
+static void isolate_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(1), 1);
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(100), 100);
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(100000), 512);
+	migrate_max_folios = 70;
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(100000), 70);
+	migrate_max_folios = MIGRATE_DEFAULT_FOLIOS;
+}
+
 static void special_test(struct kunit *test)
 {
 	static const vm_flags_t special[] = { VM_LOCKED, VM_UFFD_WP, VM_UFFD_MISSING,
@@ -202,6 +298,11 @@ static struct kunit_case migrate_batch_cases[] = {
 	KUNIT_CASE(round_trip_test),
 	KUNIT_CASE(step_test),
 	KUNIT_CASE(hull_test),
+	KUNIT_CASE(gap_test),
+	KUNIT_CASE(seen_test),
+	KUNIT_CASE(awaited_test),
+	KUNIT_CASE(spares_test),
+	KUNIT_CASE(isolate_test),
 	KUNIT_CASE(special_test),
 	KUNIT_CASE(full_test),
 	{}
