@@ -560,30 +560,6 @@ static int migrate_unmap_length(struct folio *folio, struct vm_area_struct *vma,
 	return i;
 }
 
-/* The migration entry that takes the place of a PTE */
-static pte_t migrate_entry(struct page *page, pte_t pte, bool exclusive)
-{
-	swp_entry_t entry;
-	pte_t new;
-
-	if (pte_write(pte))
-		entry = make_writable_migration_entry(page_to_pfn(page));
-	else if (exclusive)
-		entry = make_readable_exclusive_migration_entry(page_to_pfn(page));
-	else
-		entry = make_readable_migration_entry(page_to_pfn(page));
-	if (pte_young(pte))
-		entry = make_migration_entry_young(entry);
-	if (pte_dirty(pte) && !migrate_fault(MIGRATE_FAULT_DIRTY))
-		entry = make_migration_entry_dirty(entry);
-	new = swp_entry_to_pte(entry);
-	if (pte_soft_dirty(pte) && !migrate_fault(MIGRATE_FAULT_DIRTY))
-		new = pte_swp_mksoft_dirty(new);
-	if (pte_uffd_wp(pte))
-		new = pte_swp_mkuffd_wp(new);
-	return new;
-}
-
 /* By how much the migration entries of two consecutive pages differ: by their offset */
 static unsigned long migrate_entry_step(struct page *page)
 {
@@ -639,10 +615,12 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
 	if (pte_dirty(any))
 		folio_mark_dirty(folio);
 	for (i = 0; i < nr; i++) {
+		if (migrate_fault(MIGRATE_FAULT_DIRTY))
+			old[i] = pte_clear_soft_dirty(pte_mkclean(old[i]));
 		if (i && pte_same(old[i], pte_next_pfn(old[i - 1])))
 			new = __pte(pte_val(new) + step);
 		else
-			new = migrate_entry(page + i, old[i], exclusive);
+			new = pte_to_migration_entry(page + i, old[i], exclusive);
 		VM_WARN_ON_ONCE_PAGE(pte_write(old[i]) && folio_test_anon(folio) && !exclusive,
 				     page + i);
 		set_pte_at(mm, address + i * PAGE_SIZE, ptep + i, new);
@@ -747,28 +725,6 @@ static int migrate_restore_length(pte_t *ptep, pte_t pte, int max)
 	return nr;
 }
 
-/* The PTE that takes the place of a migration entry */
-static pte_t migrate_pte(struct folio *folio, struct page *page, struct vm_area_struct *vma,
-			 pte_t old)
-{
-	swp_entry_t entry = pte_to_swp_entry(old);
-	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
-
-	if (!is_migration_entry_young(entry))
-		pte = pte_mkold(pte);
-	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
-		pte = pte_mkdirty(pte);
-	if (pte_swp_soft_dirty(old))
-		pte = pte_mksoft_dirty(pte);
-	else
-		pte = pte_clear_soft_dirty(pte);
-	if (is_writable_migration_entry(entry))
-		pte = pte_mkwrite(pte, vma);
-	else if (pte_swp_uffd_wp(old))
-		pte = pte_mkuffd_wp(pte);
-	return pte;
-}
-
 /**
  * migrate_restore_run - replace several migration entries of a large folio by PTEs
  * @src:	folio that the entries are of
@@ -810,7 +766,7 @@ int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_str
 	} else {
 		folio_add_file_rmap_ptes(dst, page, nr, vma);
 	}
-	pte = migrate_pte(dst, page, vma, old);
+	pte = migration_entry_to_pte(dst, page, vma, old);
 	set_ptes(vma->vm_mm, address, ptep, pte, nr);
 	for (i = 0; i < nr && trace_remove_migration_pte_enabled(); i++) {
 		trace_remove_migration_pte(address + i * PAGE_SIZE, pte_val(pte),

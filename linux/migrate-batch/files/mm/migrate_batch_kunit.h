@@ -113,10 +113,10 @@ static void round_trip_test(struct kunit *test)
 		vm_flags_init(&map->vma, bits & 8 ? VM_WRITE : 0);
 		if (bits & 8)
 			pte = pte_mkwrite(pte, &map->vma);
-		entry = migrate_entry(page, pte, true);
+		entry = pte_to_migration_entry(page, pte, true);
 		KUNIT_EXPECT_TRUE(test, is_swap_pte(entry));
 		KUNIT_EXPECT_FALSE(test, is_readable_migration_entry(pte_to_swp_entry(entry)));
-		back = migrate_pte(map->folio, page, &map->vma, entry);
+		back = migration_entry_to_pte(map->folio, page, &map->vma, entry);
 		KUNIT_EXPECT_TRUE_MSG(test, pte_same(back, pte), "bits %d", bits);
 	}
 	folio_clear_dirty(map->folio);
@@ -128,12 +128,12 @@ static void step_test(struct kunit *test)
 {
 	struct mapped *map = map_folio(test);
 	unsigned long step = migrate_entry_step(&map->folio->page);
-	pte_t first = migrate_entry(&map->folio->page, map->pte[0], true), pte = first;
+	pte_t first = pte_to_migration_entry(&map->folio->page, map->pte[0], true), pte = first;
 	int i;
 
 	for (i = 0; i < NR; i++) {
-		KUNIT_EXPECT_TRUE(test, pte_same(pte, migrate_entry(folio_page(map->folio, i),
-								    map->pte[i], true)));
+		KUNIT_EXPECT_TRUE(test, pte_same(pte, pte_to_migration_entry(folio_page(map->folio, i),
+									     map->pte[i], true)));
 		map->pte[i] = pte;
 		pte = __pte(pte_val(pte) + step);
 	}
