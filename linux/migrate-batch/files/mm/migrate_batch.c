@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Batched migration: what migrate_pages() still does for each page.
+ * Batched migration: work that migrate_pages() does for each page.
  *
  * migrate_pages() unmaps up to 512 pages, flushes the TLBs once, and then copies and restores page
- * by page.  These things it does one at a time all the same, and this file does them for many:
+ * by page.  This file does the following work for many pages at a time:
  *
  *   secondary MMUs   told once about the addresses of many folios (struct migrate_run)
  *   small folios     found through one lock of their rmap and one of their page table, instead of
  *                    a walk for each (migrate_run_unmap(), migrate_run_restore())
  *   large folios     PTEs are replaced in runs: one change of the counters of the folio, its
- *                    mappings and its address space, and one flush (migrate_unmap_run())
+ *                    mappings and its address space, and one flush (migrate_unmap_pte_batch())
  *   destinations     of order 0 are allocated some at a time (migrate_bulk_alloc())
  *   kswapd           isolates more at a time where it can demote, so that the lists that it
  *                    migrates, each of which is flushed for, are longer
  *
  * How many folios are unmapped at a time can be set (migrate_batch_full()).
  *
- * Runs.  First all folios of a batch are locked and get their destinations.  Then those that
- * follow each other in the list and have the rmap lock in common are unmapped with that lock held
- * for reading.  The lock is only tried for; where it is contended they are unmapped one by one.  It
- * keeps VMAs from coming and going.  Where there is but one that can map a small folio, its mapping
- * is where that VMA has it, mostly in the page table that the folio before was in, and whose lock
- * is held meanwhile.  (While mremap() moves page tables there are two.  exec() moves those of its
- * temporary stack within one VMA; that is left alone, as it is by a walk.)
+ * Runs.  migrate_pages_batch() locks all folios of a batch and allocates their destinations first.
+ * Then it unmaps neighbours in the list that share an rmap lock, while that lock is held for
+ * reading.  A run only tries for the lock; if the lock is contended, folios are unmapped one by
+ * one.  The lock keeps VMAs from coming and going.  If one VMA alone can map a small folio, the
+ * folio's PTE is at that VMA's address for the folio.  Most neighbours share the page table, too,
+ * so a run holds the page-table lock until it needs another table.  (While mremap() moves page
+ * tables, two VMAs can map the folio.  exec() moves the page tables of its temporary stack within
+ * one VMA; runs leave such a VMA alone, as walks do.)
  *
  * Secondary MMUs.  A secondary MMU (KVM) that maps a page has to forget it before the page is
  * unmapped, and may not map it again before the migration entry is in place; faults then wait for
  * that.  For a virtual machine this costs a lock and an interrupt of all its CPUs.  As long as
  * folios of a run come from neighbouring addresses of one address space, the whole range (the
  * hull) is invalidated once, they are unmapped, and the invalidation ends - before anything is
- * copied.  The order of the list decides what neighbours are; it need not be sorted, but pages of
- * the run make up at least half of the hull, lest secondary MMUs lose what does not move.
+ * copied.  The order of the list decides what neighbours are.  A hull lies within one VMA.  Gaps in
+ * a hull have at most 8 pages, and pages of the run make up at least half of the hull, because
+ * secondary MMUs forget what is in a gap, too.
  *
  * Between beginning and end nothing is allocated and no lock is waited for but spinlocks, as
  * within the one invalidation for each folio that there is otherwise:
@@ -41,22 +43,23 @@
  *    there is never an invalidation of another address space within.
  *  - A folio that could not be unmapped is restored after the end, because that takes the lock.
  *
- * vCPUs that touch what is being unmapped retry until the end, and who wants the lock for writing
- * waits.  So a run has MIGRATE_RUN_PAGES at most, and ends early if somebody waits for the lock or
- * the CPU.  Looking for runs takes a walk over the mappings of a folio.  Where none can begin, that
- * is tried ever more seldom (MIGRATE_RUN_SKIP).
+ * vCPUs that touch a page of the hull retry until the end, and tasks that want the rmap lock for
+ * writing wait.  So a run has at most MIGRATE_RUN_PAGES pages, and ends early if a task waits for
+ * the lock or the CPU.  Gathering a hull ends for the same reasons: it walks over the VMAs of each
+ * folio, at most MIGRATE_HULL_VMAS.  After a search without result the next ones are left out, at
+ * most MIGRATE_RUN_SKIP.
  *
  * Copying.  An engine may copy a batch before the first folio is restored (migrate_copy.c).
  *
- * Restoring.  Copied folios are restored in the same way, some at a time, so that tasks do not wait
- * for all of the batch.  What maps a folio by then is what the rmap says; so it is asked for each.
+ * Restoring.  Copied folios are restored in the same way, twelve at a time, so that tasks do not
+ * wait for all of the batch.  Mappings may have changed meanwhile, so the rmap of each is read.
  *
- * Locking order: folio locks, rmap lock, page-table lock.  Who holds a run's page-table lock does
- * not sleep; it is dropped before anything else is done to a folio than replacing its entry.
+ * Locking order: folio locks, rmap lock, page-table lock.  No task sleeps with a run's page-table
+ * lock; the run drops that lock before it does more to a folio than replace the folio's entry.
  *
- * Invariants: each beginning has its end; what a walk finds of a run was invalidated, or is
- * invalidated for itself (migrate_run_covers()); with more than one folio locked nobody waits for
- * another folio.
+ * Invariants: each invalidation that begins also ends; each PTE of a folio is invalidated by the
+ * hull or by the walk (migrate_hull_covers()); no task waits for a folio while it has several
+ * folios locked.
  *
  * Cost when off: a test of a pointer for each mapping, of a count for each folio; no-ops for PTEs.
  */
@@ -236,7 +239,7 @@ void migrate_bulk_free(struct list_head *spares)
 }
 
 /* The VMAs that may map a folio: how many; and of those that secondary MMUs may know */
-struct migrate_seen {
+struct migrate_vmas {
 	int vmas;
 	struct vm_area_struct *vma;
 	unsigned long start;
@@ -244,10 +247,10 @@ struct migrate_seen {
 	int nr;
 };
 
-static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
-			    unsigned long address, void *arg)
+static bool migrate_count_vma(struct folio *folio, struct vm_area_struct *vma,
+			      unsigned long address, void *arg)
 {
-	struct migrate_seen *seen = arg;
+	struct migrate_vmas *seen = arg;
 
 	if (++seen->vmas > MIGRATE_HULL_VMAS)
 		return false;
@@ -260,10 +263,10 @@ static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
 	return ++seen->nr < 2;
 }
 
-static void migrate_see(struct folio *folio, struct migrate_seen *seen)
+static void migrate_count_vmas(struct folio *folio, struct migrate_vmas *seen)
 {
 	struct rmap_walk_control rwc = {
-		.rmap_one = migrate_see_one,
+		.rmap_one = migrate_count_vma,
 		.arg = seen,
 	};
 
@@ -273,18 +276,18 @@ static void migrate_see(struct folio *folio, struct migrate_seen *seen)
 }
 
 /* Can a folio be part of a hull? */
-static bool migrate_seen_once(const struct migrate_seen *seen)
+static bool migrate_hull_fits(const struct migrate_vmas *seen)
 {
 	return seen->nr == 1 && seen->vmas <= MIGRATE_HULL_VMAS;
 }
 
 /* Can a folio that is locked be part of a run? */
-static bool migrate_run_takes(struct folio *folio)
+static bool migrate_run_allows(struct folio *folio)
 {
 	return !__folio_test_movable(folio) && folio_mapped(folio) && !folio_test_ksm(folio);
 }
 
-/* Has @folio the rmap lock that the run holds? */
+/* Does the run hold the rmap lock of @folio? */
 static bool migrate_run_has_lock(const struct migrate_run *run, struct folio *folio)
 {
 	if (folio_test_ksm(folio))
@@ -400,15 +403,15 @@ static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 	return run->ptep;
 }
 
-static bool migrate_run_awaited(struct migrate_run *run)
+static bool migrate_run_contended(struct migrate_run *run)
 {
 	return need_resched() || rwsem_is_contended(run->anon_vma ? &run->anon_vma->root->rwsem :
 						    &run->mapping->i_mmap_rwsem);
 }
 
 /* Would the hull have no large gap, and be as dense as it must be, with one more folio? */
-static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *pages,
-			       const struct migrate_seen *more)
+static bool migrate_hull_widen(unsigned long *start, unsigned long *end, long *pages,
+			       const struct migrate_vmas *more)
 {
 	unsigned long new_start = min(*start, more->start);
 	unsigned long new_end = max(*end, more->end);
@@ -430,8 +433,8 @@ static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *p
  * Invalidate the addresses of @first, which was @seen, and of what follows in the list.  Returns
  * false if nothing does, as for a single folio that is done while it is unmapped.
  */
-static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *folios,
-				   struct folio *first, struct migrate_seen *seen)
+static bool migrate_hull_begin(struct migrate_run *run, struct list_head *folios,
+			       struct folio *first, struct migrate_vmas *seen)
 {
 	unsigned long start = seen->start, end = seen->end;
 	struct vm_area_struct *vma = seen->vma;
@@ -440,22 +443,22 @@ static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *fo
 
 	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, 0, 0);
 	list_for_each_entry_continue(folio, folios, lru) {
-		if (pages >= MIGRATE_RUN_PAGES || migrate_run_awaited(run) ||
-		    !migrate_run_takes(folio) || !migrate_run_has_lock(run, folio))
+		if (pages >= MIGRATE_RUN_PAGES || migrate_run_contended(run) ||
+		    !migrate_run_allows(folio) || !migrate_run_has_lock(run, folio))
 			break;
-		migrate_see(folio, seen);
-		if (!migrate_seen_once(seen) || seen->vma != vma ||
-		    !migrate_run_extend(&start, &end, &pages, seen))
+		migrate_count_vmas(folio, seen);
+		if (!migrate_hull_fits(seen) || seen->vma != vma ||
+		    !migrate_hull_widen(&start, &end, &pages, seen))
 			break;
 	}
-	/* Large ones are not looked for in vain. */
+	/* A hull of one folio saves nothing, unless that folio is as large as a run. */
 	if (folio == list_next_entry(first, lru) && pages < MIGRATE_RUN_PAGES)
 		return false;
 	run->end = &folio->lru;
 	run->range.start = start;
 	run->range.end = end;
-	run->told = !migrate_fault(MIGRATE_FAULT_HULL);
-	if (run->told)
+	run->notified = !migrate_fault(MIGRATE_FAULT_HULL);
+	if (run->notified)
 		mmu_notifier_invalidate_range_start(&run->range);
 	return true;
 }
@@ -464,19 +467,19 @@ static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *fo
 static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
 			      struct folio *folio)
 {
-	struct migrate_seen seen;
+	struct migrate_vmas seen;
 
-	if (list_is_last(&folio->lru, folios) || !migrate_run_takes(folio) ||
+	if (list_is_last(&folio->lru, folios) || !migrate_run_allows(folio) ||
 	    !migrate_run_trylock(run, folio))
 		return false;
-	migrate_see(folio, &seen);
+	migrate_count_vmas(folio, &seen);
 	run->vma = NULL;
 	run->left = MIGRATE_RUN_PAGES;
 	run->end = NULL;
 	run->range.mm = NULL;
 	if (seen.nr)
-		run->begun = migrate_seen_once(&seen) &&
-			     migrate_run_invalidate(run, folios, folio, &seen);
+		run->begun = migrate_hull_fits(&seen) &&
+			     migrate_hull_begin(run, folios, folio, &seen);
 	else
 		run->begun = seen.vmas == 1;
 	if (!run->begun)
@@ -487,12 +490,12 @@ static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
 /* Is a folio part of the run? */
 static bool migrate_run_goes_on(struct migrate_run *run, struct folio *folio)
 {
-	if (!run->begun || migrate_run_awaited(run))
+	if (!run->begun || migrate_run_contended(run))
 		return false;
 	if (run->end)
 		return run->end != &folio->lru;
 	run->left -= folio_nr_pages(folio);
-	return run->left >= 0 && migrate_run_takes(folio) && migrate_run_has_lock(run, folio);
+	return run->left >= 0 && migrate_run_allows(folio) && migrate_run_has_lock(run, folio);
 }
 
 /**
@@ -518,10 +521,10 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 		return;
 	}
 	if (migrate_run_begin(run, folios, folio)) {
-		run->vain = 0;
+		run->backoff = 0;
 	} else {
-		run->vain = clamp(2 * run->vain, 1, MIGRATE_RUN_SKIP);
-		run->skip = run->vain;
+		run->backoff = clamp(2 * run->backoff, 1, MIGRATE_RUN_SKIP);
+		run->skip = run->backoff;
 	}
 }
 
@@ -532,9 +535,9 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 void __migrate_run_end(struct migrate_run *run)
 {
 	migrate_run_drop_ptl(run);
-	if (run->told)
+	if (run->notified)
 		mmu_notifier_invalidate_range_end(&run->range);
-	run->told = false;
+	run->notified = false;
 	run->begun = false;
 	migrate_run_unlock(run);
 }
@@ -630,7 +633,7 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
 }
 
 /**
- * migrate_unmap_run - replace several PTEs of a large folio by migration entries
+ * migrate_unmap_pte_batch - replace several PTEs of a large folio by migration entries
  * @unmap:	how the folio is unmapped
  * @folio:	that is unmapped; locked
  * @vma:	where
@@ -644,8 +647,8 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
  * Return: how many were replaced, 0 if it has to be done one by one, or -EBUSY if the folio is
  * pinned and nothing was changed.
  */
-int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
-		      struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)
+int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
+			    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)
 {
 	unsigned long address = pvmw->address;
 	pte_t *ptep = pvmw->pte;
@@ -726,7 +729,7 @@ static int migrate_restore_length(pte_t *ptep, pte_t pte, int max)
 }
 
 /**
- * migrate_restore_run - replace several migration entries of a large folio by PTEs
+ * migrate_restore_pte_batch - replace several migration entries of a large folio by PTEs
  * @src:	folio that the entries are of
  * @dst:	folio that the PTEs are going to map, large; locked
  * @vma:	where
@@ -735,8 +738,8 @@ static int migrate_restore_length(pte_t *ptep, pte_t pte, int max)
  * Context: under the page-table lock.
  * Return: how many were replaced, or 0 if it has to be done one by one.
  */
-int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
-			struct page_vma_mapped_walk *pvmw)
+int migrate_restore_pte_batch(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
+			      struct page_vma_mapped_walk *pvmw)
 {
 	unsigned long address = pvmw->address;
 	unsigned long end = min(pmd_addr_end(address, vma->vm_end), vma->vm_end);
@@ -796,10 +799,10 @@ bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct foli
 	swp_entry_t entry;
 	pte_t *ptep, pte;
 
-	/* Who was not told may go on to use the source, which must not become anybody else's. */
+	/* A TLB may still have an entry of the source, so the source is not freed. */
 	if (migrate_fault(MIGRATE_FAULT_HULL) || migrate_fault(MIGRATE_FAULT_FLUSH))
 		folio_get(src);
-	if (run->begun && (!migrate_run_has_lock(run, dst) || migrate_run_awaited(run)))
+	if (run->begun && (!migrate_run_has_lock(run, dst) || migrate_run_contended(run)))
 		migrate_run_end(run);
 	if (!run->begun) {
 		if (folio_test_ksm(dst) || !migrate_run_trylock(run, dst))

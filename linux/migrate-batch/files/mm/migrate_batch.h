@@ -46,10 +46,10 @@ static inline bool migrate_batch_on(void)
  * @vma:	that it is of
  * @address:	that @ptep is for
  * @range:	the hull, which secondary MMUs have been told about; none if its mm is NULL
- * @told:	they have been; for debug switches
+ * @notified:	they have been; for debug switches
  * @end:	the first folio that is not of the hull, or the head of the list
  * @left:	base pages that it may still get
- * @vain:	folios to be skipped after the last time that no run was found
+ * @backoff:	folios to be skipped after the last time that no run was found
  * @skip:	of these, how many are left
  *
  * Locking: on the stack of who has locked the folios.
@@ -63,10 +63,10 @@ struct migrate_run {
 	struct vm_area_struct *vma;
 	unsigned long address;
 	struct mmu_notifier_range range;
-	bool told;
+	bool notified;
 	struct list_head *end;
 	long left;
-	int vain;
+	int backoff;
 	int skip;
 };
 
@@ -80,10 +80,10 @@ void migrate_bulk_free(struct list_head *spares);
 bool migrate_batch_full(int nr_folios, long nr_pages);
 int migrate_batch_isolate(long target);
 void migrate_batch_flushing(int reason);
-int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
-		      struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw);
-int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
-			struct page_vma_mapped_walk *pvmw);
+int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
+			    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw);
+int migrate_restore_pte_batch(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
+			      struct page_vma_mapped_walk *pvmw);
 
 /* In rmap.c and migrate.c, which have what these need */
 bool migrate_unmap_clear(struct migrate_unmap *unmap, struct folio *folio,
@@ -95,7 +95,7 @@ void migrate_unmap_flush(struct migrate_unmap *unmap, struct vm_area_struct *vma
 			 unsigned long start, unsigned long end, pte_t pteval);
 
 /**
- * migrate_run_covers - have secondary MMUs been told about a range?
+ * migrate_hull_covers - have secondary MMUs been told about a range?
  * @run:	that is being unmapped, or NULL
  * @range:	of a folio in one address space
  *
@@ -104,8 +104,8 @@ void migrate_unmap_flush(struct migrate_unmap *unmap, struct vm_area_struct *vma
  * Context: any; under the rmap lock of the folio.
  * Return: whether; then they must not be told a second time.
  */
-static inline bool migrate_run_covers(const struct migrate_run *run,
-				      const struct mmu_notifier_range *range)
+static inline bool migrate_hull_covers(const struct migrate_run *run,
+				       const struct mmu_notifier_range *range)
 {
 	return run && run->begun && run->range.mm == range->mm &&
 	       run->range.start <= range->start && range->end <= run->range.end;
@@ -118,8 +118,8 @@ static inline bool migrate_run_covers(const struct migrate_run *run,
  * @folio:	that is unmapped; locked
  *
  * Context: process; the page-table lock may be held afterwards, until migrate_run_end().
- * Return: whether that was tried, in vain if it is still mapped; if not, its mappings have to be
- * looked for.
+ * Return: true if the only PTE of the folio was found; the folio is still mapped if it is pinned.
+ * Else the caller has to walk over all mappings.
  */
 static inline bool migrate_run_unmap(const struct migrate_run *run, struct migrate_unmap *unmap,
 				     struct folio *folio)
@@ -153,7 +153,7 @@ static inline void migrate_run_end(struct migrate_run *run)
 		__migrate_run_end(run);
 }
 
-/* Can PTEs of a folio be replaced in runs?  See migrate_unmap_run() and migrate_restore_run(). */
+/* Do migrate_unmap_pte_batch() and migrate_restore_pte_batch() take PTEs of a folio? */
 static inline bool migrate_batch_ptes(struct folio *folio)
 {
 	return migrate_batch_on() && folio_test_large(folio) && !folio_test_hugetlb(folio);
@@ -183,8 +183,8 @@ static inline bool migrate_batch_ptes(struct folio *folio)
 	return false;
 }
 
-static inline bool migrate_run_covers(const struct migrate_run *run,
-				      const struct mmu_notifier_range *range)
+static inline bool migrate_hull_covers(const struct migrate_run *run,
+				       const struct mmu_notifier_range *range)
 {
 	return false;
 }
@@ -231,15 +231,16 @@ static inline int migrate_batch_isolate(long target)
 	return 0;
 }
 
-static inline int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
-				    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)
+static inline int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
+					  struct vm_area_struct *vma,
+					  struct page_vma_mapped_walk *pvmw)
 {
 	return 0;
 }
 
-static inline int migrate_restore_run(struct folio *src, struct folio *dst,
-				      struct vm_area_struct *vma,
-				      struct page_vma_mapped_walk *pvmw)
+static inline int migrate_restore_pte_batch(struct folio *src, struct folio *dst,
+					    struct vm_area_struct *vma,
+					    struct page_vma_mapped_walk *pvmw)
 {
 	return 0;
 }

@@ -132,8 +132,9 @@ static void step_test(struct kunit *test)
 	int i;
 
 	for (i = 0; i < NR; i++) {
-		KUNIT_EXPECT_TRUE(test, pte_same(pte, pte_to_migration_entry(folio_page(map->folio, i),
-									     map->pte[i], true)));
+		pte_t own = pte_to_migration_entry(folio_page(map->folio, i), map->pte[i], true);
+
+		KUNIT_EXPECT_TRUE(test, pte_same(pte, own));
 		map->pte[i] = pte;
 		pte = __pte(pte_val(pte) + step);
 	}
@@ -151,12 +152,12 @@ static void step_test(struct kunit *test)
 static bool extend(unsigned long *start, unsigned long *end, long *pages, unsigned long at,
 		   unsigned long nr)
 {
-	struct migrate_seen seen = {
+	struct migrate_vmas seen = {
 		.start = at << PAGE_SHIFT,
 		.end = (at + nr) << PAGE_SHIFT,
 	};
 
-	return migrate_run_extend(start, end, pages, &seen);
+	return migrate_hull_widen(start, end, pages, &seen);
 }
 
 /* Half of the addresses that secondary MMUs forget belong to what moves. */
@@ -197,16 +198,16 @@ static void gap_test(struct kunit *test)
 /* A folio that several address spaces with secondary MMUs map, or many VMAs, is in no hull. */
 static void seen_test(struct kunit *test)
 {
-	struct migrate_seen seen = { .nr = 1, .vmas = MIGRATE_HULL_VMAS };
+	struct migrate_vmas seen = { .nr = 1, .vmas = MIGRATE_HULL_VMAS };
 
-	KUNIT_EXPECT_TRUE(test, migrate_seen_once(&seen));
+	KUNIT_EXPECT_TRUE(test, migrate_hull_fits(&seen));
 	seen.vmas++;
-	KUNIT_EXPECT_FALSE(test, migrate_seen_once(&seen));
+	KUNIT_EXPECT_FALSE(test, migrate_hull_fits(&seen));
 	seen.vmas = 2;
 	seen.nr = 2;
-	KUNIT_EXPECT_FALSE(test, migrate_seen_once(&seen));
+	KUNIT_EXPECT_FALSE(test, migrate_hull_fits(&seen));
 	seen.nr = 0;
-	KUNIT_EXPECT_FALSE(test, migrate_seen_once(&seen));
+	KUNIT_EXPECT_FALSE(test, migrate_hull_fits(&seen));
 }
 
 /* Who waits for the rmap lock ends the search for a hull. */
@@ -221,9 +222,9 @@ static void awaited_test(struct kunit *test)
 	preempt_disable();
 	clear_tsk_need_resched(current);
 	clear_preempt_need_resched();
-	KUNIT_EXPECT_FALSE(test, migrate_run_awaited(&run));
+	KUNIT_EXPECT_FALSE(test, migrate_run_contended(&run));
 	list_add(&waiter, &mapping->i_mmap_rwsem.wait_list);
-	KUNIT_EXPECT_TRUE(test, migrate_run_awaited(&run));
+	KUNIT_EXPECT_TRUE(test, migrate_run_contended(&run));
 	list_del(&waiter);
 	preempt_enable();
 }
