@@ -108,9 +108,10 @@ TEST_F(memory, exclusive)
 		ASSERT_EQ(0, wrong(self->p, 1, round));
 	}
 	EXPECT_EQ(0, split_folios(self->p, variant->kb));
-	for (int i = 0; i < nr && before[0] >= 0; i++)
+	for (int i = 0; i < nr && before[0] >= 0; i++) {
 		EXPECT_LE(ROUNDS * NR_PAGES * 9 / 10, counted(names[i]) - before[i])
 			TH_LOG("%s", names[i]);
+	}
 }
 
 /* No part of a folio that is pinned moves, and no part of it is lost; all other folios move. */
@@ -181,7 +182,8 @@ TEST_F(memory, remapped_by_a_page)
 		ASSERT_EQ(NR_PAGES, count_on(self->p, node));
 		ASSERT_EQ(0, wrong(self->p, 1, round));
 	}
-	EXPECT_EQ(0, split_folios(self->p, variant->kb));
+	/* One PTE table of the two is emptied first: the folio counts as partially mapped then. */
+	EXPECT_GE(LEN / HUGE, split_folios(self->p, variant->kb));
 }
 
 /* The memory's owner forks, remaps and starts programs all the time while the memory moves. */
