@@ -27,7 +27,7 @@
  * Bounded latency.  No more folios than without wait for their end, and no lock is held for more
  * of them (PAGEVEC_SIZE), each of which takes less; a per-CPU list that is too long gives back as
  * many more at a time as have come.  Nothing that is free is
- * still charged.  Between two points at which others may run are folios of ZAP_BATCH_PAGES base pages
+ * still charged.  Between two points at which others may run are folios of ZAP_BATCH_PAGES pages
  * together (ZAP_BATCH_CLEARED where they are cleared) or one larger folio, however they were
  * mapped.  Without, it is 512 entries, of which each may be a huge page.
  *

@@ -170,7 +170,8 @@ static struct tier_judgement tier_judge(struct mm_struct *mm, int nid)
 		else if (policies || flags & (BIT(MMF_TIER_CPUSET) | BIT(MMF_TIER_SHARED)))
 			j = tier_ask_threads(mm, owner, nid);
 		else
-			j.cpuset = node_isset(nid, owner->mems_allowed) ? TIER_ALLOWS : TIER_REFUSES;
+			j.cpuset = node_isset(nid, owner->mems_allowed) ? TIER_ALLOWS :
+									  TIER_REFUSES;
 		rcu_read_unlock();
 	}
 #endif

@@ -19,7 +19,7 @@ struct dentry;
  * @TIER_FAULT_ALLOW:		mappings are not asked whether they allow a promotion
  * @TIER_FAULT_SHARED:		tasks that do not belong to the owner's process are not looked for
  * @TIER_FAULT_WAIT:		changes of policies do not wait for promotions under way
- * @TIER_FAULT_KEEP:		memory that may not be demoted is reclaimed to make room for promotions
+ * @TIER_FAULT_KEEP:		memory that may not be demoted is reclaimed for promotions
  */
 enum tier_fault {
 	TIER_FAULT_REVIVE,

@@ -281,8 +281,8 @@ void __tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio)
 void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsigned long start,
 			     unsigned long end)
 {
-	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, start);
+	struct vm_area_struct *vma;
 
 	for_each_vma_range(vmi, vma, end)
 		if (vma->vm_file && vma->vm_ops && vma->vm_ops->set_policy)
@@ -301,6 +301,7 @@ void __tier_wait(struct tier_wait *wait)
 	for_each_set_bit(slot, &wait->slots, TIER_FLIGHTS) {
 		struct tier_flight *flight = tier_flights[slot];
 
+		/* What the batch has migrated is visible: pairs with tier_flight_end(). */
 		if (wait_event_killable(flight->wait,
 					smp_load_acquire(&flight->id) > wait->seq))
 			break;
