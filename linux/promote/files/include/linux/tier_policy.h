@@ -85,7 +85,6 @@ void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsig
 			     unsigned long end);
 void __tier_wait(struct tier_wait *wait);
 void __tier_task_policy_changed(const struct mempolicy *old);
-void __tier_mmap_write_lock(struct mm_struct *mm);
 
 static inline bool tier_moves(void)
 {
@@ -167,22 +166,14 @@ static inline void tier_task_cpuset(struct task_struct *task)
 }
 
 /**
- * tier_mmap_write_lock - take mmap_lock to change policies of VMAs
- * @mm:      of current
- * @forbids: the change may forbid more, also if there are no policies of tasks
+ * tier_vma_policy - the policy of a VMA is about to be changed
+ * @mm: of current
  *
- * Until mmap_lock is dropped, no page of @mm is unmapped to be promoted.  With @forbids, none is
- * under way either.
- *
- * Context: may sleep; no locks held.
+ * Context: before the VMA is locked for writing.
  */
-static inline void tier_mmap_write_lock(struct mm_struct *mm, bool forbids)
+static inline void tier_vma_policy(struct mm_struct *mm)
 {
 	tier_mm_set(mm, MMF_TIER_VMA_POLICY);
-	if (tier_moves() && (forbids || test_bit(MMF_TIER_TASK_POLICY, &mm->flags)))
-		__tier_mmap_write_lock(mm);
-	else
-		mmap_write_lock(mm);
 }
 
 /**
@@ -198,6 +189,21 @@ static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)
 {
 	if (tier_moves())
 		__tier_wait_add(wait, mm);
+}
+
+/**
+ * tier_vma_policy_changed - add the promotions that have asked for the policies of VMAs before
+ * @wait:    zeroed at first
+ * @mm:      of current
+ * @forbids: the change may forbid more, also if no task has a policy
+ *
+ * Context: after the VMAs are unlocked.
+ */
+static inline void tier_vma_policy_changed(struct tier_wait *wait, struct mm_struct *mm,
+					   bool forbids)
+{
+	if (forbids || test_bit(MMF_TIER_TASK_POLICY, &mm->flags))
+		tier_wait_add(wait, mm);
 }
 
 /**
@@ -328,9 +334,13 @@ static inline void tier_task_cpuset(struct task_struct *task)
 {
 }
 
-static inline void tier_mmap_write_lock(struct mm_struct *mm, bool forbids)
+static inline void tier_vma_policy(struct mm_struct *mm)
 {
-	mmap_write_lock(mm);
+}
+
+static inline void tier_vma_policy_changed(struct tier_wait *wait, struct mm_struct *mm,
+					   bool forbids)
+{
 }
 
 static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)

@@ -37,11 +37,12 @@
  * because whatever changes the answer later waits for the flight: see flight.c.
  *
  * Locking.  The caller holds the rmap lock (i_mmap_rwsem or anon_vma) for reading, which keeps
- * the VMA, and the page-table lock.  So everything else is only tried: mmap_lock for the
- * policy of a VMA, which is not freed by RCU; alloc_lock for that of a task.  If a lock is not
+ * the VMA, and the page-table lock.  So everything else is only tried: the lock of the VMA for
+ * its policy, which is not freed by RCU; alloc_lock for the policy of a task.  If a lock is not
  * free, the answer is no.
  *
- * Known limits.  Without CONFIG_MEMCG an address space has no owner: one with task policies, or
+ * Known limits.  Without CONFIG_PER_VMA_LOCK an address space with a policy of a VMA is left
+ * alone.  Without CONFIG_MEMCG an address space has no owner: one with task policies, or
  * any while there are cpusets, is left alone.  So is one that processes share (CLONE_VM without
  * CLONE_THREAD) if it has a task policy or there are cpusets, while more use it than the threads
  * of its owner.  Page cache that no PTE maps does not know the policy of a task that reads it.
@@ -304,8 +305,8 @@ static enum tier_answer tier_vma_answer(struct tier_question *q, struct folio *f
 	struct mempolicy *pol;
 	pgoff_t ilx;
 
-	/* Not the lock of the VMA: mbind() has looked for pages before it takes that. */
-	if (bound && !mmap_read_trylock(vma->vm_mm))
+	/* mbind() has the VMA locked for writing while it looks for pages and sets the policy. */
+	if (bound && !vma_start_read(vma))
 		return TIER_NOT_KNOWN;
 	if (!vma->vm_ops || !vma->vm_ops->get_policy) {
 		if (bound)
@@ -318,7 +319,7 @@ static enum tier_answer tier_vma_answer(struct tier_question *q, struct folio *f
 		mpol_cond_put(pol);
 	}
 	if (bound)
-		mmap_read_unlock(vma->vm_mm);
+		vma_end_read(vma);
 	return answer;
 }
 

@@ -16,10 +16,10 @@
  * no lock held (tier_wait()).  Batches that begin or ask later see the new policy.  It does not
  * wait if the new policy forbids no node that the old one allowed.
  *
- * mbind(2) looks for pages before it sets the policy.  So it waits first, and then takes mmap_lock
- * for writing (__tier_mmap_write_lock()): an address space with MMF_TIER_VMA_POLICY is asked with
- * that lock only.  If a flight has asked in between, mbind(2) drops the lock and waits once more;
- * after TIER_LOCK_TRIES it waits with the lock held, and that is final.
+ * mbind(2) looks for pages before it sets the policy, with the VMA locked for writing from the
+ * look to the end of the call.  An address space with MMF_TIER_VMA_POLICY is asked with that lock
+ * for reading, so a flight has asked before the look, or it is refused.  mbind(2) waits for the
+ * flights that have asked before, and looks once more.
  *
  * Two keys may share a bit: a change waits for nothing then, with the probability
  *	(address spaces and objects that a batch has asked) / 2^TIER_ASKED_BITS.
@@ -40,9 +40,6 @@
 #include "events.h"
 #include "fault.h"
 #include "flight.h"
-
-/* How often mbind(2) drops mmap_lock to wait */
-#define TIER_LOCK_TRIES		3
 
 static struct tier_flight *tier_flights[TIER_FLIGHTS];	/* set once each */
 static unsigned long tier_flights_busy;			/* slots, a bit each */
@@ -325,28 +322,4 @@ void __tier_task_policy_changed(const struct mempolicy *old)
 		tier_wait(&wait);
 		return;
 	}
-}
-
-/**
- * __tier_mmap_write_lock - see tier_mmap_write_lock()
- * @mm: has MMF_TIER_VMA_POLICY
- */
-void __tier_mmap_write_lock(struct mm_struct *mm)
-{
-	struct tier_wait wait = {};
-	int tries;
-
-	for (tries = 0; ; tries++) {
-		if (tries) {
-			mmap_write_unlock(mm);
-			tier_wait(&wait);
-		}
-		mmap_write_lock(mm);
-		__tier_wait_add(&wait, mm);
-		if (!wait.slots)
-			return;
-		if (tries == TIER_LOCK_TRIES || fatal_signal_pending(current))
-			break;
-	}
-	tier_wait(&wait);
 }
