@@ -56,7 +56,10 @@ EDGE = (
     Program("kmmscand_control_test", timeout_s=400),
 )
 # Votes are waited for, which takes long on a slow machine.
-TARGET = (Program("kmmscand_target_test", timeout_s=1000),)
+TARGET = (
+    Program("kmmscand_target_test", timeout_s=1000),
+    Program("policy_hole_test", "demoted_to_other"),
+)
 BOUNCE = (Program("kmmscand_bounce_test", timeout_s=200),)
 TOGGLE_SECONDS = 180
 TOGGLE = tuple(
@@ -227,7 +230,9 @@ BROKEN = (
     ("watermark", "promote_test", "full"),
     ("mlocked", "promote_test", "mlocked"),
     ("allow", "policy_test", "thread_bound"),
+    ("shared", "policy_hole_test", "shared_process"),
     ("wait", "policy_test", "mbind_race"),
+    ("wait", "policy_hole_test", "task_race"),
     ("young", "kmmscand_test", "young"),
     ("inherit", "kmmscand_control_test", "inherit"),
 )
@@ -242,6 +247,13 @@ BROKEN_LONG = (
             *("one_of_two", "file_mapping", "cpuset", "thp", "vma_split"),
         )
     ),
+    *(
+        ("allow", "policy_hole_test", test)
+        for test in ("last_mapping", "cpuset_thread", "cache_cpuset", "home_node")
+    ),
+    ("shared", "policy_hole_test", "shared_policy"),
+    ("keep", "kmmscand_reclaim_test", "keep"),
+    ("wait", "policy_hole_test", "shm_pair_race"),
     ("wait", "policy_test", "shm_race"),
     ("wait", "policy_test", "cpuset_race"),
     ("young", "kmmscand_test", "idle"),
@@ -253,14 +265,14 @@ BROKEN_LONG = (
     ("rate", "kmmscand_rule_test", "rate"),
     ("rate", "kmmscand_rule_test", "shared_rate"),
     ("forget", "kmmscand_rule_test", "forget"),
-    ("policy+allow", "kmmscand_rule_test", "bound"),
-    ("policy+allow", "kmmscand_rule_test", "task_bound"),
-    ("policy+allow", "kmmscand_rule_test", "cpuset"),
+    ("policy", "kmmscand_rule_test", "bound"),
+    ("policy", "kmmscand_rule_test", "task_bound"),
+    ("policy", "kmmscand_rule_test", "cpuset"),
     ("policy", "kmmscand_rule_test", "read_once"),
     ("policy", "kmmscand_cache_test", "noreuse"),
     ("policy", "kmmscand_cache_test", "reader_bound"),
     ("policy", "kmmscand_cache_test", "reader_cpuset"),
-    ("policy+allow", "kmmscand_cache_test", "tmpfs_bound"),
+    ("policy", "kmmscand_cache_test", "tmpfs_bound"),
     ("opt_out", "kmmscand_cache_test", "opted_out"),
     ("cache_off", "kmmscand_cache_test", "off"),
     ("cache_once", "kmmscand_cache_test", "stream"),

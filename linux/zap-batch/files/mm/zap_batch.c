@@ -150,7 +150,7 @@ static unsigned int zap_take(struct folio **folios, unsigned int nr)
 		struct folio *folio = folios[i];
 
 		flags = READ_ONCE(folio->flags);
-		if (((flags ^ first) & ZAP_RUN_FLAGS) || folio_memcg(folio) != memcg)
+		if (i && (((flags ^ first) & ZAP_RUN_FLAGS) || folio_memcg(folio) != memcg))
 			break;
 		if (lruvec && (flags & LRU_GEN_MASK)) {
 			if ((flags ^ sized) & ZAP_SIZE_FLAGS) {

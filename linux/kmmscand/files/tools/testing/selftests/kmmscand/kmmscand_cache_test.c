@@ -457,6 +457,7 @@ static void test_mapped(void)
 static void left_out(const char *path, bool (*prepare)(int fd), const char *what)
 {
 	int hot = open_hot(), fd, status;
+	long refused;
 	pid_t pid;
 	bool ok;
 
@@ -473,8 +474,13 @@ static void left_out(const char *path, bool (*prepare)(int fd), const char *what
 		heat(fd, 0, MB, 60, 0);
 		_exit(2);
 	}
+	refused = event_count("tier_promote_fail_policy");
 	ok = !enable(true);
 	heat(hot, 0, MB, 6, 0);
+	refused = event_count("tier_promote_fail_policy") - refused;
+	ksft_print_msg("%ld pages were refused\n", refused);
+	/* They are not even tried. */
+	ok &= refused <= (long)PER_MB / 8;
 	ok &= !waitpid(pid, &status, WNOHANG);
 	ok &= !enable(false);
 	kill(pid, SIGKILL);

@@ -5,7 +5,8 @@
  * enabled; kswapd keeps the promo watermark while kmmscand is on, and only then.  What MGLRU
  * finds accessed when it walks page tables counts as if kmmscand had found it.  Of a promoted
  * page PG_young is cleared, where it would only repeat what the generation says.  Memory of a
- * control group is not demoted out of its cpuset only to make room for promotions.
+ * control group is neither demoted out of its cpuset nor swapped out only to make room for
+ * promotions ("keep": fault_keep).  Memory that may not be promoted leaves the room to others.
  *
  * A node with room in any of its zones counts as one that has room, and kswapd is content when
  * any zone has enough.  So that all is about the largest one, the others are reserved.
@@ -16,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "kmmscand_hot.h"
+#include "../tier/tier_disk.h"
 #include "../tier/tier_fill.h"
 
 #define MB		(1024UL * 1024)
@@ -37,6 +39,10 @@
 #define KEEP_S		20
 /* Hot meanwhile, so much that some of it would surely be demoted if it could be */
 #define DEMANDED	(48 * MB)
+
+/* Of a process that cannot be asked: more than there is room, and until it is left out */
+#define REFUSED		(16 * MB)
+#define REFUSED_S	8
 
 /* With PG_young */
 #define YOUNG		(64 * PAGE)
@@ -275,9 +281,14 @@ static void test_keep(void)
 	double end;
 	bool ok;
 
-	if (c == MAP_FAILED || !mount_group(CGROUPS, "fast")) {
-		ksft_test_result_skip("no control groups: %s\n", strerror(errno));
+	/* Swap to a disk in memory needs some, which the fast node does not have. */
+	if (c == MAP_FAILED || !make_swap()) {
+		ksft_test_result_skip("no swap on " DISK "\n");
 		goto unmap;
+	}
+	if (!mount_group(CGROUPS, "fast")) {
+		ksft_test_result_skip("no control groups: %s\n", strerror(errno));
+		goto swapoff;
 	}
 	pid = fork_child();
 	if (!pid)
@@ -316,9 +327,9 @@ static void test_keep(void)
 		       moved, DEMANDED / PAGE, demoted, others, kept);
 	ksft_print_msg("of %lu confined pages %lu are on the fast node, %lu on the slow one\n",
 		       CONFINED / PAGE, c->on_fast, c->on_slow);
-	ok &= moved >= DEMANDED / PAGE * 3 / 4 && demoted > 0 && others > 0;
+	ok &= moved >= DEMANDED / PAGE * 3 / 4 && demoted > 0 && others > 0 && kept > 0;
 	ok &= c->on_fast == CONFINED / PAGE && !c->on_slow && intact(p, DEMANDED);
-	ksft_test_result(ok, "memory is not demoted out of its cpuset for promotions\n");
+	ksft_test_result(ok, "memory of a cpuset is neither demoted nor swapped for promotions\n");
 stop:
 	if (!c->stop && pid > 0) {
 		kill(pid, SIGKILL);
@@ -326,9 +337,102 @@ stop:
 	}
 	empty_fast();
 	umount_group(CGROUPS, "fast");
+swapoff:
+	remove_swap();
 unmap:
 	if (p)
 		unmap_on(p, DEMANDED);
+	if (c != MAP_FAILED)
+		munmap(c, PAGE);
+}
+
+/* Shares the memory of a process, and is no thread of it. */
+static int sleep_on(void *unused)
+{
+	(void)unused;
+	return pause();
+}
+
+/* Has memory that is hot, and may go to each node if its tasks could be asked, which they cannot */
+static void be_refused(struct confined *c)
+{
+	unsigned long mask = 1UL << fast | 1UL << slow;
+	static long stack[8192];
+	pid_t pid;
+	char *p;
+
+	p = map_on(REFUSED, slow, false);
+	if (!p || syscall(__NR_set_mempolicy, MPOL_BIND, &mask, (unsigned long)MAX_NODES + 1))
+		_exit(2);
+	pid = clone(sleep_on, stack + ARRAY_SIZE(stack), CLONE_VM | SIGCHLD, NULL);
+	fill(p, REFUSED);
+	c->ready = pid > 0;
+	while (!c->stop) {
+		touch(p, REFUSED);
+		usleep(2000);
+	}
+	kill(pid, SIGKILL);
+	c->on_slow = count_on(p, REFUSED, slow);
+	_exit(intact(p, REFUSED) ? 0 : 1);
+}
+
+/*
+ * The fast node has room for some pages.  A process has more that are hot, and may not move.  They
+ * are tried in some visits, and then left out.
+ */
+static void test_refused(void)
+{
+	struct confined *c = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				  -1, 0);
+	long tried, again;
+	pid_t pid = -1;
+	char *p;
+	double end;
+	int status;
+	bool ok;
+
+	if (c != MAP_FAILED)
+		pid = fork_child();
+	if (!pid)
+		be_refused(c);
+	/* The child must not have it. */
+	p = map_on(MB, slow, false);
+	for (end = now() + SETTLE_S; pid > 0 && !c->ready && now() < end;)
+		usleep(50000);
+	if (pid < 0 || !p || !c->ready || !prepare("0", "100") || !fill_fast(SPACE)) {
+		ksft_test_result_skip("cannot prepare the memory\n");
+		goto stop;
+	}
+	fill(p, MB);
+	tried = event_count("tier_promote_fail_policy");
+	ok = !enable(true);
+	for (end = now() + SETTLE_S; now() < end; sleep(1))
+		if (event_count("tier_promote_fail_policy") - tried > (long)(REFUSED / PAGE / 2))
+			break;
+	ok &= now() < end;
+	/* Others' pages arrive while they are refused. */
+	ok = ok && rises(p, MB);
+	sleep(REFUSED_S);
+	again = event_count("tier_promote_fail_policy");
+	tried = again - tried;
+	sleep(REFUSED_S);
+	again = event_count("tier_promote_fail_policy") - again;
+	enable(false);
+	c->stop = true;
+	ok &= waitpid(pid, &status, 0) == pid && !status;
+	ksft_print_msg("of %lu hot pages %lu stayed, tried %ld times and %ld times later\n",
+		       REFUSED / PAGE, c->on_slow, tried, again);
+	ok &= c->on_slow == REFUSED / PAGE && !again && intact(p, MB);
+	pid = -1;
+	ksft_test_result(ok, "a process that cannot be asked is left out\n");
+stop:
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	empty_fast();
+	if (p)
+		unmap_on(p, MB);
 	if (c != MAP_FAILED)
 		munmap(c, PAGE);
 }
@@ -491,6 +595,7 @@ static const struct tier_test tests[] = {
 	{ "watermark", test_watermark },
 	{ "headroom", test_headroom },
 	{ "keep", test_keep },
+	{ "refused", test_refused },
 	{ "aged", test_aged },
 	{ "young", test_young },
 };

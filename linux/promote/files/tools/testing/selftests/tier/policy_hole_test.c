@@ -9,12 +9,11 @@
  *
  *   shared_process, shared_policy	fault_shared
  *   task_race, shm_pair_race		fault_wait
- *   bystander, veto, cheap_refusal	none
- *   all others				fault_allow
+ *   last_mapping, cpuset_thread, cache_cpuset, home_node, mbind_strict	fault_allow
+ *   all others				none
  */
 #define _GNU_SOURCE
 #include <sched.h>
-#include <sys/swap.h>
 
 #include "tier_policy.h"
 
@@ -34,6 +33,8 @@
 /* Pages of which promotion is refused one by one, and how many flushes that may cost */
 #define NR_REFUSED	64UL
 #define MAX_FLUSHES	16
+/* Memory of a group of which half is reclaimed, in bytes */
+#define RECLAIMED	(16UL << 20)
 
 static int set_home(char *p, size_t len, int nid)
 {
@@ -271,6 +272,106 @@ static void test_cpuset_thread(void)
 	ksft_test_result(ok, "one thread is in a cpuset of the slow node\n");
 	umount_group(CGROUPS, "group");
 	munmap(p, LEN);
+}
+
+/*
+ * Enter a group, have memory on the fast node, and let half of it be reclaimed.  Returns how many
+ * pages of it are on node @nid then, or -1.
+ */
+static long demoted_in(const char *group, int nid)
+{
+	char path[128], *p;
+
+	snprintf(path, sizeof(path), CGROUPS "/%s/cgroup.procs", group);
+	if (write_file(path, "0"))
+		return -1;
+	p = map_on(RECLAIMED, fast, false);
+	if (!p || count_on(p, RECLAIMED, fast) < RECLAIMED / PAGE)
+		return -1;
+	fill(p, RECLAIMED);
+	snprintf(path, sizeof(path), CGROUPS "/%s/memory.reclaim", group);
+	/* Without swap this fails where nothing may be demoted. */
+	write_file(path, "8M");
+	return intact(p, RECLAIMED) ? count_on(p, RECLAIMED, nid) : -1;
+}
+
+static bool demotes(char *group)
+{
+	return demoted_in(group, slow) > 0;
+}
+
+static bool keeps(char *group)
+{
+	return demoted_in(group, fast) == RECLAIMED / PAGE;
+}
+
+static bool make_groups(void)
+{
+	if (change(DEMOTION, "1") || !mount_group(CGROUPS, "group")) {
+		ksft_test_result_skip("no demotion, or no control groups\n");
+		return false;
+	}
+	mkdir(CGROUPS "/group/leaf", 0700);
+	mkdir(CGROUPS "/free", 0700);
+	if (!write_file(CGROUPS "/cgroup.subtree_control", "+cpuset +memory") &&
+	    !write_file(CGROUPS "/group/cgroup.subtree_control", "+memory"))
+		return true;
+	ksft_test_result_skip("no cpuset and memory controllers\n");
+	return false;
+}
+
+static void remove_groups(void)
+{
+	rmdir(CGROUPS "/free");
+	rmdir(CGROUPS "/group/leaf");
+	umount_group(CGROUPS, "group");
+}
+
+/* The cpuset is that of the parent: the group of the memory has no cpuset of its own. */
+static void test_demoted(void)
+{
+	bool ok;
+
+	if (make_groups()) {
+		ok = set_mems(only(fast)) && in_child(keeps, "group/leaf");
+		ksft_print_msg("a confined group's memory %s\n", ok ? "stays" : "leaves");
+		ok = in_child(demotes, "free") && ok;
+		ksft_test_result(ok, "reclaim demotes within the cpuset of a group only\n");
+	}
+	remove_groups();
+}
+
+static int other_slow;
+
+static bool demotes_to_other(char *group)
+{
+	return demoted_in(group, other_slow) > 0;
+}
+
+static bool demotes_to_none(char *group)
+{
+	return demoted_in(group, slow) == 0;
+}
+
+/* The nearest slow node is excluded, another one is not. */
+static void test_demoted_to_other(void)
+{
+	uint64_t nodes = read_nodes("/sys/devices/system/node/has_memory") &
+			 ~read_nodes("/sys/devices/system/node/has_cpu") & ~only(slow);
+	bool ok;
+
+	if (!nodes) {
+		ksft_test_result_skip("only one slow node\n");
+		return;
+	}
+	other_slow = __builtin_ctzll(nodes);
+	if (make_groups()) {
+		ok = set_mems(only(fast) | only(other_slow)) &&
+		     in_child(demotes_to_other, "group/leaf") &&
+		     in_child(demotes_to_none, "group/leaf");
+		ksft_test_result(ok, "reclaim demotes to the slow node that the cpuset allows\n");
+	}
+	remove_groups();
 }
 
 /* A process that shares our memory, and is no thread of ours */
@@ -692,6 +793,8 @@ static const struct tier_test tests[] = {
 	{ "mbind_strict", test_mbind_strict },
 	{ "task_race", test_task_race },
 	{ "shm_pair_race", test_shm_pair_race },
+	{ "demoted", test_demoted },
+	{ "demoted_to_other", test_demoted_to_other },
 };
 
 int main(int argc, char **argv)
