@@ -19,6 +19,7 @@
  * hot and free to move have to arrive on the fast node.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -32,6 +33,10 @@
 #define CGROUPS		"/tmp/kmmscand_rule_test"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define BALANCING_RATE	BALANCING "_promote_rate_limit_MBps"
+/* Hot memory of a process with so many threads that map and unmap, and how long it may take */
+#define CHURNED		(16 * MB)
+#define CHURNERS	3
+#define CHURN_S		60
 /* With so much free memory on the fast node NUMA balancing keeps to no limit. */
 #define BALANCING_FREE_KB	1048576L
 
@@ -507,6 +512,67 @@ static void test_read_once(void)
 	left_out("read once", map_read_once);
 }
 
+/* Map and unmap for ever, as malloc() and free() of large blocks do. */
+static void *churn(void *stop)
+{
+	const size_t len = 256 * 1024;
+
+	while (!*(atomic_bool *)stop) {
+		char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			       0);
+
+		if (p == MAP_FAILED)
+			break;
+		p[0] = 1;
+		p[len - PAGE] = 1;
+		munmap(p, len);
+	}
+	return NULL;
+}
+
+/* Seconds until hot pages have arrived while so many threads have mmap_lock in turn, or -1 */
+static double arrives_in(unsigned int threads, long *refused)
+{
+	pthread_t thread[CHURNERS];
+	atomic_bool stop = false;
+	char *p = map_slow(CHURNED);
+	double start, took = -1;
+	unsigned int i;
+
+	if (!p)
+		return -1;
+	*refused = event_count("tier_promote_fail_policy");
+	for (i = 0; i < threads; i++)
+		if (pthread_create(&thread[i], NULL, churn, &stop))
+			break;
+	start = now();
+	if (i == threads && keep_hot(p, CHURNED, CHURN_S, 90) * PAGE >= CHURNED / 10 * 9)
+		took = now() - start;
+	*refused = event_count("tier_promote_fail_policy") - *refused;
+	stop = true;
+	while (i)
+		pthread_join(thread[--i], NULL);
+	unmap_on(p, CHURNED);
+	return took;
+}
+
+static void test_churn(void)
+{
+	double quiet, busy;
+	long refused;
+	bool ok;
+
+	ok = !enable(true);
+	quiet = arrives_in(0, &refused);
+	busy = arrives_in(CHURNERS, &refused);
+	ok &= !enable(false);
+	ksft_print_msg("%.1f s without and %.1f s with churn, %ld pages were refused\n", quiet,
+		       busy, refused);
+	ok &= quiet > 0 && busy > 0 && busy <= 20 * quiet;
+	ok &= refused <= (long)(CHURNED / PAGE / 8);
+	ksft_test_result(ok, "a process that maps and unmaps all the time is promoted\n");
+}
+
 static const struct tier_test tests[] = {
 	{ "stream", test_stream },
 	{ "huge", test_huge },
@@ -519,6 +585,7 @@ static const struct tier_test tests[] = {
 	{ "task_bound", test_task_bound },
 	{ "cpuset", test_cpuset },
 	{ "read_once", test_read_once },
+	{ "churn", test_churn },
 };
 
 int main(int argc, char **argv)
