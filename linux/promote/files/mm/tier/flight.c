@@ -286,6 +286,12 @@ void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsig
 			__tier_wait_add(wait, vma->vm_file->f_mapping);
 }
 
+static bool tier_batch_over(struct tier_flight *flight, u64 seq)
+{
+	/* What the batch has migrated is visible: pairs with tier_flight_end(). */
+	return smp_load_acquire(&flight->id) > seq;
+}
+
 /**
  * __tier_wait - see tier_wait()
  * @wait: with flights
@@ -298,9 +304,7 @@ void __tier_wait(struct tier_wait *wait)
 	for_each_set_bit(slot, &wait->slots, TIER_FLIGHTS) {
 		struct tier_flight *flight = tier_flights[slot];
 
-		/* What the batch has migrated is visible: pairs with tier_flight_end(). */
-		if (wait_event_killable(flight->wait,
-					smp_load_acquire(&flight->id) > wait->seq))
+		if (wait_event_killable(flight->wait, tier_batch_over(flight, wait->seq)))
 			break;
 	}
 	wait->slots = 0;
