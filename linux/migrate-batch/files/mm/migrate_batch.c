@@ -189,13 +189,16 @@ bool migrate_batch_full(int nr_folios, long nr_pages)
  * @from:	list of the folios that are going to be migrated
  * @src:	the next of them
  * @mtc:	what the caller of migrate_pages() wants for all of them
+ * @this_node:	only from @mtc->nid, as alloc_migrate_folio() tries first
  *
  * Context: may sleep as far as @mtc allows.
  * Return: it, or NULL if it has to be allocated by itself.
  */
 struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct list_head *from,
-				 struct folio *src, const struct migration_target_control *mtc)
+				 struct folio *src, const struct migration_target_control *mtc,
+				 bool this_node)
 {
+	gfp_t gfp = (mtc->gfp_mask & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	struct folio *folio = src;
 	struct page *page;
 	int wanted = 1;
@@ -210,15 +213,16 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct l
 				break;
 		if (wanted == 1)
 			return NULL;
-		/* What takes reclaim is for alloc_migration_target() to get. */
-		__alloc_pages_bulk((mtc->gfp_mask & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN,
-				   mtc->nid, mtc->nmask, wanted, spares, NULL);
+		/* What takes reclaim is for the caller's function to get. */
+		__alloc_pages_bulk(this_node ? gfp | __GFP_THISNODE : gfp, mtc->nid,
+				   this_node ? NULL : mtc->nmask, wanted, spares, NULL);
 	}
 	page = list_first_entry_or_null(spares, struct page, lru);
 	*empty = !page;
 	if (!page)
 		return NULL;
 	list_del(&page->lru);
+	migrate_batch_count_pages(MIGRATE_ALLOCATED_IN_BULK, 1);
 	return page_folio(page);
 }
 
@@ -922,6 +926,7 @@ static int counts_show(struct seq_file *m, void *unused)
 	static const char * const names[NR_MIGRATE_COUNTS] = {
 		[MIGRATE_MOVED_BY_BATCH] = "moved_by_batch",
 		[MIGRATE_MOVED_SINGLY] = "moved_singly",
+		[MIGRATE_ALLOCATED_IN_BULK] = "allocated_in_bulk",
 		[MIGRATE_UNMAPPED_IN_RUN] = "unmapped_in_run",
 		[MIGRATE_RESTORED_IN_RUN] = "restored_in_run",
 	};

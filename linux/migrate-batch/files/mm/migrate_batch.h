@@ -22,6 +22,7 @@ struct page_vma_mapped_walk;
 enum migrate_batch_way {
 	MIGRATE_MOVED_BY_BATCH,		/* by steps that take many folios */
 	MIGRATE_MOVED_SINGLY,		/* by migrate_folio_move() */
+	MIGRATE_ALLOCATED_IN_BULK,
 	MIGRATE_UNMAPPED_IN_RUN,
 	MIGRATE_RESTORED_IN_RUN,
 	NR_MIGRATE_COUNTS
@@ -75,7 +76,8 @@ void __migrate_run_end(struct migrate_run *run);
 bool __migrate_run_unmap(struct migrate_unmap *unmap, struct folio *folio);
 bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct folio *dst);
 struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct list_head *from,
-				 struct folio *src, const struct migration_target_control *mtc);
+				 struct folio *src, const struct migration_target_control *mtc,
+				 bool this_node);
 void migrate_bulk_free(struct list_head *spares);
 bool migrate_batch_full(int nr_folios, long nr_pages);
 int migrate_batch_isolate(long target);
@@ -217,7 +219,8 @@ static inline bool migrate_batch_full(int nr_folios, long nr_pages)
 
 static inline struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty,
 					       struct list_head *from, struct folio *src,
-					       const struct migration_target_control *mtc)
+					       const struct migration_target_control *mtc,
+					       bool this_node)
 {
 	return NULL;
 }

@@ -243,7 +243,7 @@ static void spares_test(struct kunit *test)
 		KUNIT_ASSERT_NOT_NULL(test, src[i]);
 		list_add_tail(&src[i]->lru, &from);
 	}
-	dst = migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc);
+	dst = migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc, true);
 	KUNIT_EXPECT_NOT_NULL(test, dst);
 	KUNIT_EXPECT_FALSE(test, empty);
 	KUNIT_EXPECT_TRUE(test, list_is_singular(&spares));
@@ -252,7 +252,8 @@ static void spares_test(struct kunit *test)
 	if (dst)
 		folio_put(dst);
 	empty = true;
-	KUNIT_EXPECT_NULL(test, migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc));
+	KUNIT_EXPECT_NULL(test, migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc,
+						 false));
 	for (i = 0; i < 2; i++)
 		folio_put(src[i]);
 }

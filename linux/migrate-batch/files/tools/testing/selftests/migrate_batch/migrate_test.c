@@ -18,6 +18,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,6 +30,7 @@
 #include "pages.h"
 
 #define COUNTS		"/sys/kernel/debug/migrate_batch/counts"
+#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define ROUNDS		6
 #define WRITE_SECONDS	2
 #define WRITTEN		64UL
@@ -95,6 +98,7 @@ TEST_F(memory, exclusive)
 	};
 	/* A PMD is one entry. */
 	int nr = variant->kb == 2048 && !variant->by_ptes ? 1 : ARRAY_SIZE(names);
+	long bulk = counted("allocated_in_bulk");
 	long before[ARRAY_SIZE(names)];
 
 	for (int i = 0; i < nr; i++)
@@ -112,6 +116,9 @@ TEST_F(memory, exclusive)
 		EXPECT_LE(ROUNDS * NR_PAGES * 9 / 10, counted(names[i]) - before[i])
 			TH_LOG("%s", names[i]);
 	}
+	/* mbind() asks for each destination. */
+	if (variant->kb == 4 && bulk >= 0)
+		EXPECT_LE(ROUNDS * NR_PAGES * 6 / 10, counted("allocated_in_bulk") - bulk);
 }
 
 /* No part of a folio that is pinned moves, and no part of it is lost; all other folios move. */
@@ -478,6 +485,57 @@ TEST(shared)
 	munmap(p, LEN);
 	close(fd);
 	write_file(SYSFS "enabled", "0");
+}
+
+/*
+ * Reclaim of a group demotes its memory, which stays what it is.  At least 90 % of the pages go by
+ * batch, to destinations that are allocated together.
+ */
+TEST(demoted)
+{
+	static const char * const names[] = { "moved_by_batch", "allocated_in_bulk" };
+	char root[] = "/tmp/migrate.XXXXXX", group[64], path[96];
+	long before[ARRAY_SIZE(names)];
+	unsigned long moved = 0;
+	char *p;
+
+	if (access(SYSFS "enabled", W_OK) || access(DEMOTION, W_OK))
+		SKIP(return, "nothing to switch on");
+	ASSERT_NE(NULL, mkdtemp(root));
+	ASSERT_EQ(0, mount("none", root, "cgroup2", 0, NULL));
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", root);
+	ASSERT_EQ(0, write_file(path, "+memory"));
+	snprintf(group, sizeof(group), "%s/demoted", root);
+	ASSERT_EQ(0, mkdir(group, 0755));
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	ASSERT_EQ(0, write_file(path, "0"));
+	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, write_file(DEMOTION, "1"));
+	p = map_folios(4, false);
+	ASSERT_NE(NULL, p);
+	ASSERT_LE(0, move_to(p, 0, MOVE_PAGES));
+	fill(p, 1, 5);
+	for (int i = 0; i < 2; i++)
+		before[i] = counted(names[i]);
+	snprintf(path, sizeof(path), "%s/memory.reclaim", group);
+	for (int round = 0; round < 20 && moved < NR_PAGES / 2; round++) {
+		write_file(path, "8M swappiness=200");
+		moved = count_on(p, 1);
+	}
+	EXPECT_LE(NR_PAGES / 2, moved);
+	for (int i = 0; i < 2 && before[0] >= 0; i++) {
+		EXPECT_LE(moved * 9 / 10, counted(names[i]) - before[i])
+			TH_LOG("%s", names[i]);
+	}
+	EXPECT_EQ(0, wrong(p, 1, 5));
+	write_file(DEMOTION, "0");
+	write_file(SYSFS "enabled", "0");
+	munmap(p, LEN);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", root);
+	write_file(path, "0");
+	rmdir(group);
+	umount(root);
+	rmdir(root);
 }
 
 /* Compaction, while a process allocates and frees */
