@@ -19,12 +19,6 @@ SWAP = """echo 128M > /sys/block/zram0/disksize
 mkswap /dev/zram0 > /dev/null
 swapon /dev/zram0"""
 FAULTS = "/sys/kernel/debug/migrate_batch"
-COPY = "/sys/kernel/debug/migrate_copy"
-# An engine that copies what it can, in another order, while all is tested that knows of none
-ENGINE = "; ".join(
-    f"echo {value} > {COPY}/{name}"
-    for name, value in {"fail": 5, "refuse": 7, "stall": 11, "engine": "async"}.items()
-)
 TEST = Program("migrate_test", timeout_s=300)
 KVM = Program("migrate_batch_test", timeout_s=200)
 TROUBLE = Program("trouble_test", "-T poisoned", timeout_s=300)
@@ -35,19 +29,8 @@ POISONED = Program("trouble_test", "-t poisoned", timeout_s=300, label="poisoned
 QUICK = replace(
     TEST,
     args="-r memory.large.forked -r memory.large.written -r global.shared "
-    "-r memory.huge_by_ptes.exclusive -r memory.small.swap_cache",
-)
-QUICK_COPY = replace(
-    TEST,
-    args="-r memory.small.copied_by_engines -r memory.huge.pinned_while_copied",
-    label="copy",
-)
-# Tests that choose an engine themselves leave none; with batches of one it hangs too often.
-BY_ENGINE = replace(
-    TEST,
-    args="-T copied_by_engines -T pinned_while_copied -T limits",
-    before=ENGINE,
-    label="by_engine",
+    "-r memory.huge_by_ptes.exclusive -r memory.small.swap_cache "
+    "-r memory.large.pinned_by_half -r memory.large.remapped_by_a_page",
 )
 QUICK_KVM = replace(KVM, args="-t anonymous -t stress_anonymous")
 # The switch that breaks a rule, what must fail then, and what that says
@@ -59,10 +42,6 @@ BROKEN = {
     f"{FAULTS}/fault_hull": (
         replace(KVM, args="-t anonymous"),
         r"moved=(8[01]\d\d) requests=0 forgotten=-\1\b",
-    ),
-    f"{COPY}/fault_freeze": (
-        replace(TEST, args="-r memory.small.pinned_while_copied"),
-        r"pinned \(",
     ),
     f"{FAULTS}/fault_flush": (replace(TEST, args="-r memory.large.written"), r"== writer\.lost \("),
 }
@@ -89,8 +68,7 @@ def _label(switch: str) -> str:
 def _broken(switch: str) -> Program:
     before = "; ".join(
         (
-            f"echo 0 | tee {FAULTS}/fault_* {COPY}/fault_*",
-            f"echo none > {COPY}/engine",
+            f"echo 0 | tee {FAULTS}/fault_*",
             f"echo 1 > {switch}",
         )
     )
@@ -105,7 +83,6 @@ def whole_and_broken(
     wanted = (
         TEST,
         KVM,
-        replace(BY_ENGINE, args=QUICK.args),
         TROUBLE,
         *(_broken(switch) for switch in BROKEN),
     )
@@ -133,7 +110,7 @@ def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> No
 def test_some_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    report(subtests, _run(debug_kernel, (QUICK, QUICK_COPY, QUICK_KVM), out_dir), may_skip=())
+    report(subtests, _run(debug_kernel, (QUICK, QUICK_KVM), out_dir), may_skip=())
 
 
 @pytest.mark.long
@@ -142,7 +119,6 @@ def test_all_on_the_debug_kernel(
 ) -> None:
     slow = (
         replace(TEST, timeout_s=1200),
-        replace(BY_ENGINE, timeout_s=1200),
         replace(TROUBLE, timeout_s=1200),
         replace(KVM, timeout_s=600),
         replace(POISONED, timeout_s=1200),

@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Batched migration: what migrate_pages() still does for each page.
+ * Batched migration: work that migrate_pages() does for each page.
  *
  * migrate_pages() unmaps up to 512 pages, flushes the TLBs once, and then copies and restores page
- * by page.  These things it does one at a time all the same, and this file does them for many:
+ * by page.  This file does the following work for many pages at a time:
  *
  *   secondary MMUs   told once about the addresses of many folios (struct migrate_run)
  *   small folios     found through one lock of their rmap and one of their page table, instead of
  *                    a walk for each (migrate_run_unmap(), migrate_run_restore())
  *   large folios     PTEs are replaced in runs: one change of the counters of the folio, its
- *                    mappings and its address space, and one flush (migrate_unmap_run())
+ *                    mappings and its address space, and one flush (migrate_unmap_pte_batch())
  *   destinations     of order 0 are allocated some at a time (migrate_bulk_alloc())
  *   kswapd           isolates more at a time where it can demote, so that the lists that it
  *                    migrates, each of which is flushed for, are longer
  *
  * How many folios are unmapped at a time can be set (migrate_batch_full()).
  *
- * Runs.  First all folios of a batch are locked and get their destinations.  Then those that
- * follow each other in the list and have the rmap lock in common are unmapped with that lock held
- * for reading.  The lock is only tried for; where it is contended they are unmapped one by one.  It
- * keeps VMAs from coming and going.  Where there is but one that can map a small folio, its mapping
- * is where that VMA has it, mostly in the page table that the folio before was in, and whose lock
- * is held meanwhile.  (While mremap() moves page tables there are two.  exec() moves those of its
- * temporary stack within one VMA; that is left alone, as it is by a walk.)
+ * Runs.  migrate_pages_batch() locks all folios of a batch and allocates their destinations first.
+ * Then it unmaps neighbours in the list that share an rmap lock, while that lock is held for
+ * reading.  A run only tries for the lock; if the lock is contended, folios are unmapped one by
+ * one.  The lock keeps VMAs from coming and going.  If one VMA alone can map a small folio, the
+ * folio's PTE is at that VMA's address for the folio.  Most neighbours share the page table, too,
+ * so a run holds the page-table lock until it needs another table.  (While mremap() moves page
+ * tables, two VMAs can map the folio.  exec() moves the page tables of its temporary stack within
+ * one VMA; runs leave such a VMA alone, as walks do.)
  *
  * Secondary MMUs.  A secondary MMU (KVM) that maps a page has to forget it before the page is
  * unmapped, and may not map it again before the migration entry is in place; faults then wait for
  * that.  For a virtual machine this costs a lock and an interrupt of all its CPUs.  As long as
  * folios of a run come from neighbouring addresses of one address space, the whole range (the
  * hull) is invalidated once, they are unmapped, and the invalidation ends - before anything is
- * copied.  The order of the list decides what neighbours are; it need not be sorted, but pages of
- * the run make up at least half of the hull, lest secondary MMUs lose what does not move.
+ * copied.  The order of the list decides what neighbours are.  A hull lies within one VMA.  Gaps in
+ * a hull have at most 8 pages, and pages of the run make up at least half of the hull, because
+ * secondary MMUs forget what is in a gap, too.
  *
  * Between beginning and end nothing is allocated and no lock is waited for but spinlocks, as
  * within the one invalidation for each folio that there is otherwise:
@@ -41,22 +43,23 @@
  *    there is never an invalidation of another address space within.
  *  - A folio that could not be unmapped is restored after the end, because that takes the lock.
  *
- * vCPUs that touch what is being unmapped retry until the end, and who wants the lock for writing
- * waits.  So a run has MIGRATE_RUN_PAGES at most, and ends early if somebody waits for the lock or
- * the CPU.  Looking for runs takes a walk over the mappings of a folio.  Where none can begin, that
- * is tried ever more seldom (MIGRATE_RUN_SKIP).
+ * vCPUs that touch a page of the hull retry until the end, and tasks that want the rmap lock for
+ * writing wait.  So a run has at most MIGRATE_RUN_PAGES pages, and ends early if a task waits for
+ * the lock or the CPU.  Gathering a hull ends for the same reasons: it walks over the VMAs of each
+ * folio, at most MIGRATE_HULL_VMAS.  After a search without result the next ones are left out, at
+ * most MIGRATE_RUN_SKIP.
  *
  * Copying.  An engine may copy a batch before the first folio is restored (migrate_copy.c).
  *
- * Restoring.  Copied folios are restored in the same way, some at a time, so that tasks do not wait
- * for all of the batch.  What maps a folio by then is what the rmap says; so it is asked for each.
+ * Restoring.  Copied folios are restored in the same way, twelve at a time, so that tasks do not
+ * wait for all of the batch.  Mappings may have changed meanwhile, so the rmap of each is read.
  *
- * Locking order: folio locks, rmap lock, page-table lock.  Who holds a run's page-table lock does
- * not sleep; it is dropped before anything else is done to a folio than replacing its entry.
+ * Locking order: folio locks, rmap lock, page-table lock.  No task sleeps with a run's page-table
+ * lock; the run drops that lock before it does more to a folio than replace the folio's entry.
  *
- * Invariants: each beginning has its end; what a walk finds of a run was invalidated, or is
- * invalidated for itself (migrate_run_covers()); with more than one folio locked nobody waits for
- * another folio.
+ * Invariants: each invalidation that begins also ends; each PTE of a folio is invalidated by the
+ * hull or by the walk (migrate_hull_covers()); no task waits for a folio while it has several
+ * folios locked.
  *
  * Cost when off: a test of a pointer for each mapping, of a count for each folio; no-ops for PTEs.
  */
@@ -90,7 +93,13 @@
 /* Base pages of a run, at most; or one folio */
 #define MIGRATE_RUN_PAGES	256
 
-/* Folios for which no run is looked for, at most, after it was in vain */
+/* A hull bridges a gap of at most so many pages: what is mapped in the gap is told about, too. */
+#define MIGRATE_HULL_GAP	8
+
+/* No hull has a folio that more VMAs than these map: each of them is walked under the rmap lock. */
+#define MIGRATE_HULL_VMAS	8
+
+/* After no run was found, the search is left out for at most so many folios. */
 #define MIGRATE_RUN_SKIP	64
 
 /* Pages that are allocated at a time */
@@ -119,6 +128,7 @@ enum migrate_batch_fault {
 #ifdef CONFIG_MIGRATE_BATCH_DEBUG
 static bool migrate_batch_faults[NR_MIGRATE_FAULTS];
 static atomic_long_t migrate_batch_flushes[MR_TYPES];
+atomic_long_t migrate_batch_counts[NR_MIGRATE_COUNTS];
 #endif
 
 static bool migrate_fault(enum migrate_batch_fault fault)
@@ -147,6 +157,18 @@ void migrate_batch_flushing(int reason)
 }
 
 /**
+ * migrate_batch_isolate - how many pages kswapd isolates at a time where it can demote them
+ * @target:	pages that are due
+ *
+ * Context: any.
+ * Return: @target, but at most 512 and max_folios.
+ */
+int migrate_batch_isolate(long target)
+{
+	return min_t(long, target, min(MIGRATE_DEMOTE_PAGES, READ_ONCE(migrate_max_folios)));
+}
+
+/**
  * migrate_batch_full - are there enough folios for one batch of migrate_pages()?
  * @nr_folios:	so far
  * @nr_pages:	base pages that they have
@@ -163,22 +185,26 @@ bool migrate_batch_full(int nr_folios, long nr_pages)
 /**
  * migrate_bulk_alloc - get a destination for a small folio
  * @spares:	pages that were allocated before; what is left is for migrate_bulk_free()
+ * @empty:	set if the target has no free pages; then it is not asked again for this batch
  * @from:	list of the folios that are going to be migrated
  * @src:	the next of them
  * @mtc:	what the caller of migrate_pages() wants for all of them
+ * @this_node:	only from @mtc->nid, as alloc_migrate_folio() tries first
  *
  * Context: may sleep as far as @mtc allows.
  * Return: it, or NULL if it has to be allocated by itself.
  */
-struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
-				 struct folio *src, const struct migration_target_control *mtc)
+struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct list_head *from,
+				 struct folio *src, const struct migration_target_control *mtc,
+				 bool this_node)
 {
+	gfp_t gfp = (mtc->gfp_mask & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	struct folio *folio = src;
 	struct page *page;
 	int wanted = 1;
 
 	/* One node for all; alloc_migration_target() looks at the folio for what is not said. */
-	if (folio_test_large(src) || mtc->nid == NUMA_NO_NODE ||
+	if (*empty || folio_test_large(src) || mtc->nid == NUMA_NO_NODE ||
 	    !(mtc->gfp_mask & __GFP_HIGHMEM))
 		return NULL;
 	if (list_empty(spares)) {
@@ -187,14 +213,16 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *fro
 				break;
 		if (wanted == 1)
 			return NULL;
-		/* What takes reclaim is for alloc_migration_target() to get. */
-		__alloc_pages_bulk((mtc->gfp_mask & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN,
-				   mtc->nid, mtc->nmask, wanted, spares, NULL);
+		/* What takes reclaim is for the caller's function to get. */
+		__alloc_pages_bulk(this_node ? gfp | __GFP_THISNODE : gfp, mtc->nid,
+				   this_node ? NULL : mtc->nmask, wanted, spares, NULL);
 	}
 	page = list_first_entry_or_null(spares, struct page, lru);
+	*empty = !page;
 	if (!page)
 		return NULL;
 	list_del(&page->lru);
+	migrate_batch_count_pages(MIGRATE_ALLOCATED_IN_BULK, 1);
 	return page_folio(page);
 }
 
@@ -215,33 +243,34 @@ void migrate_bulk_free(struct list_head *spares)
 }
 
 /* The VMAs that may map a folio: how many; and of those that secondary MMUs may know */
-struct migrate_seen {
+struct migrate_vmas {
 	int vmas;
-	struct mm_struct *mm;
+	struct vm_area_struct *vma;
 	unsigned long start;
 	unsigned long end;
 	int nr;
 };
 
-static bool migrate_see_one(struct folio *folio, struct vm_area_struct *vma,
-			    unsigned long address, void *arg)
+static bool migrate_count_vma(struct folio *folio, struct vm_area_struct *vma,
+			      unsigned long address, void *arg)
 {
-	struct migrate_seen *seen = arg;
+	struct migrate_vmas *seen = arg;
 
-	seen->vmas++;
+	if (++seen->vmas > MIGRATE_HULL_VMAS)
+		return false;
 	if (!mm_has_notifiers(vma->vm_mm))
 		return true;
-	seen->mm = vma->vm_mm;
+	seen->vma = vma;
 	seen->start = address;
 	seen->end = min(address + folio_size(folio), vma->vm_end);
 	/* With two, the folio has to be unmapped on its own. */
 	return ++seen->nr < 2;
 }
 
-static void migrate_see(struct folio *folio, struct migrate_seen *seen)
+static void migrate_count_vmas(struct folio *folio, struct migrate_vmas *seen)
 {
 	struct rmap_walk_control rwc = {
-		.rmap_one = migrate_see_one,
+		.rmap_one = migrate_count_vma,
 		.arg = seen,
 	};
 
@@ -251,18 +280,18 @@ static void migrate_see(struct folio *folio, struct migrate_seen *seen)
 }
 
 /* Can a folio be part of a hull? */
-static bool migrate_seen_once(const struct migrate_seen *seen)
+static bool migrate_hull_fits(const struct migrate_vmas *seen)
 {
-	return seen->nr == 1;
+	return seen->nr == 1 && seen->vmas <= MIGRATE_HULL_VMAS;
 }
 
 /* Can a folio that is locked be part of a run? */
-static bool migrate_run_takes(struct folio *folio)
+static bool migrate_run_allows(struct folio *folio)
 {
 	return !__folio_test_movable(folio) && folio_mapped(folio) && !folio_test_ksm(folio);
 }
 
-/* Has @folio the rmap lock that the run holds? */
+/* Does the run hold the rmap lock of @folio? */
 static bool migrate_run_has_lock(const struct migrate_run *run, struct folio *folio)
 {
 	if (folio_test_ksm(folio))
@@ -360,8 +389,9 @@ static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 	address = vma_address(vma, pgoff, 1);
 	if (address == -EFAULT)
 		return NULL;
+	/* PREEMPT_RT cannot tell whether a task waits for the lock. */
 	if (run->ptep && run->vma == vma && !((run->address ^ address) & PMD_MASK) &&
-	    !spin_is_contended(run->ptl)) {
+	    !IS_ENABLED(CONFIG_PREEMPT_RT) && !spin_is_contended(run->ptl)) {
 		run->ptep += pte_index(address) - pte_index(run->address);
 		run->address = address;
 		return run->ptep;
@@ -377,20 +407,23 @@ static pte_t *migrate_run_find(struct migrate_run *run, struct folio *folio)
 	return run->ptep;
 }
 
-static bool migrate_run_awaited(struct migrate_run *run)
+static bool migrate_run_contended(struct migrate_run *run)
 {
 	return need_resched() || rwsem_is_contended(run->anon_vma ? &run->anon_vma->root->rwsem :
 						    &run->mapping->i_mmap_rwsem);
 }
 
-/* Would the run be as dense as it must be with one more folio? */
-static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *pages,
-			       const struct migrate_seen *more)
+/* Would the hull have no large gap, and be as dense as it must be, with one more folio? */
+static bool migrate_hull_widen(unsigned long *start, unsigned long *end, long *pages,
+			       const struct migrate_vmas *more)
 {
 	unsigned long new_start = min(*start, more->start);
 	unsigned long new_end = max(*end, more->end);
 	long new_pages = *pages + ((more->end - more->start) >> PAGE_SHIFT);
 
+	if (more->start > *end + MIGRATE_HULL_GAP * PAGE_SIZE ||
+	    more->end + MIGRATE_HULL_GAP * PAGE_SIZE < *start)
+		return false;
 	if (new_pages > MIGRATE_RUN_PAGES ||
 	    2 * new_pages < (new_end - new_start) >> PAGE_SHIFT)
 		return false;
@@ -404,31 +437,32 @@ static bool migrate_run_extend(unsigned long *start, unsigned long *end, long *p
  * Invalidate the addresses of @first, which was @seen, and of what follows in the list.  Returns
  * false if nothing does, as for a single folio that is done while it is unmapped.
  */
-static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *folios,
-				   struct folio *first, struct migrate_seen *seen)
+static bool migrate_hull_begin(struct migrate_run *run, struct list_head *folios,
+			       struct folio *first, struct migrate_vmas *seen)
 {
 	unsigned long start = seen->start, end = seen->end;
+	struct vm_area_struct *vma = seen->vma;
 	struct folio *folio = first;
 	long pages = (end - start) >> PAGE_SHIFT;
 
-	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, seen->mm, 0, 0);
+	mmu_notifier_range_init(&run->range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, 0, 0);
 	list_for_each_entry_continue(folio, folios, lru) {
-		if (pages >= MIGRATE_RUN_PAGES || !migrate_run_takes(folio) ||
-		    !migrate_run_has_lock(run, folio))
+		if (pages >= MIGRATE_RUN_PAGES || migrate_run_contended(run) ||
+		    !migrate_run_allows(folio) || !migrate_run_has_lock(run, folio))
 			break;
-		migrate_see(folio, seen);
-		if (!migrate_seen_once(seen) || seen->mm != run->range.mm ||
-		    !migrate_run_extend(&start, &end, &pages, seen))
+		migrate_count_vmas(folio, seen);
+		if (!migrate_hull_fits(seen) || seen->vma != vma ||
+		    !migrate_hull_widen(&start, &end, &pages, seen))
 			break;
 	}
-	/* Large ones are not looked for in vain. */
+	/* A hull of one folio saves nothing, unless that folio is as large as a run. */
 	if (folio == list_next_entry(first, lru) && pages < MIGRATE_RUN_PAGES)
 		return false;
 	run->end = &folio->lru;
 	run->range.start = start;
 	run->range.end = end;
-	run->told = !migrate_fault(MIGRATE_FAULT_HULL);
-	if (run->told)
+	run->notified = !migrate_fault(MIGRATE_FAULT_HULL);
+	if (run->notified)
 		mmu_notifier_invalidate_range_start(&run->range);
 	return true;
 }
@@ -437,19 +471,19 @@ static bool migrate_run_invalidate(struct migrate_run *run, struct list_head *fo
 static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
 			      struct folio *folio)
 {
-	struct migrate_seen seen;
+	struct migrate_vmas seen;
 
-	if (list_is_last(&folio->lru, folios) || !migrate_run_takes(folio) ||
+	if (list_is_last(&folio->lru, folios) || !migrate_run_allows(folio) ||
 	    !migrate_run_trylock(run, folio))
 		return false;
-	migrate_see(folio, &seen);
+	migrate_count_vmas(folio, &seen);
 	run->vma = NULL;
 	run->left = MIGRATE_RUN_PAGES;
 	run->end = NULL;
 	run->range.mm = NULL;
 	if (seen.nr)
-		run->begun = migrate_seen_once(&seen) &&
-			     migrate_run_invalidate(run, folios, folio, &seen);
+		run->begun = migrate_hull_fits(&seen) &&
+			     migrate_hull_begin(run, folios, folio, &seen);
 	else
 		run->begun = seen.vmas == 1;
 	if (!run->begun)
@@ -460,12 +494,12 @@ static bool migrate_run_begin(struct migrate_run *run, struct list_head *folios,
 /* Is a folio part of the run? */
 static bool migrate_run_goes_on(struct migrate_run *run, struct folio *folio)
 {
-	if (!run->begun || migrate_run_awaited(run))
+	if (!run->begun || migrate_run_contended(run))
 		return false;
 	if (run->end)
 		return run->end != &folio->lru;
 	run->left -= folio_nr_pages(folio);
-	return run->left >= 0 && migrate_run_takes(folio) && migrate_run_has_lock(run, folio);
+	return run->left >= 0 && migrate_run_allows(folio) && migrate_run_has_lock(run, folio);
 }
 
 /**
@@ -491,10 +525,10 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 		return;
 	}
 	if (migrate_run_begin(run, folios, folio)) {
-		run->vain = 0;
+		run->backoff = 0;
 	} else {
-		run->vain = clamp(2 * run->vain, 1, MIGRATE_RUN_SKIP);
-		run->skip = run->vain;
+		run->backoff = clamp(2 * run->backoff, 1, MIGRATE_RUN_SKIP);
+		run->skip = run->backoff;
 	}
 }
 
@@ -505,9 +539,9 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 void __migrate_run_end(struct migrate_run *run)
 {
 	migrate_run_drop_ptl(run);
-	if (run->told)
+	if (run->notified)
 		mmu_notifier_invalidate_range_end(&run->range);
-	run->told = false;
+	run->notified = false;
 	run->begun = false;
 	migrate_run_unlock(run);
 }
@@ -531,30 +565,6 @@ static int migrate_unmap_length(struct folio *folio, struct vm_area_struct *vma,
 		if ((page[i].flags & mask) != flags)
 			break;
 	return i;
-}
-
-/* The migration entry that takes the place of a PTE */
-static pte_t migrate_entry(struct page *page, pte_t pte, bool exclusive)
-{
-	swp_entry_t entry;
-	pte_t new;
-
-	if (pte_write(pte))
-		entry = make_writable_migration_entry(page_to_pfn(page));
-	else if (exclusive)
-		entry = make_readable_exclusive_migration_entry(page_to_pfn(page));
-	else
-		entry = make_readable_migration_entry(page_to_pfn(page));
-	if (pte_young(pte))
-		entry = make_migration_entry_young(entry);
-	if (pte_dirty(pte) && !migrate_fault(MIGRATE_FAULT_DIRTY))
-		entry = make_migration_entry_dirty(entry);
-	new = swp_entry_to_pte(entry);
-	if (pte_soft_dirty(pte) && !migrate_fault(MIGRATE_FAULT_DIRTY))
-		new = pte_swp_mksoft_dirty(new);
-	if (pte_uffd_wp(pte))
-		new = pte_swp_mkuffd_wp(new);
-	return new;
 }
 
 /* By how much the migration entries of two consecutive pages differ: by their offset */
@@ -612,10 +622,12 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
 	if (pte_dirty(any))
 		folio_mark_dirty(folio);
 	for (i = 0; i < nr; i++) {
+		if (migrate_fault(MIGRATE_FAULT_DIRTY))
+			old[i] = pte_clear_soft_dirty(pte_mkclean(old[i]));
 		if (i && pte_same(old[i], pte_next_pfn(old[i - 1])))
 			new = __pte(pte_val(new) + step);
 		else
-			new = migrate_entry(page + i, old[i], exclusive);
+			new = pte_to_migration_entry(page + i, old[i], exclusive);
 		VM_WARN_ON_ONCE_PAGE(pte_write(old[i]) && folio_test_anon(folio) && !exclusive,
 				     page + i);
 		set_pte_at(mm, address + i * PAGE_SIZE, ptep + i, new);
@@ -625,7 +637,7 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
 }
 
 /**
- * migrate_unmap_run - replace several PTEs of a large folio by migration entries
+ * migrate_unmap_pte_batch - replace several PTEs of a large folio by migration entries
  * @unmap:	how the folio is unmapped
  * @folio:	that is unmapped; locked
  * @vma:	where
@@ -639,8 +651,8 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
  * Return: how many were replaced, 0 if it has to be done one by one, or -EBUSY if the folio is
  * pinned and nothing was changed.
  */
-int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
-		      struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)
+int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
+			    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)
 {
 	unsigned long address = pvmw->address;
 	pte_t *ptep = pvmw->pte;
@@ -669,6 +681,7 @@ int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
 
 	pvmw->address += (done - 1) * PAGE_SIZE;
 	pvmw->pte += done - 1;
+	migrate_batch_count_pages(MIGRATE_UNMAPPED_IN_RUN, done);
 	return done;
 }
 
@@ -697,6 +710,7 @@ bool __migrate_run_unmap(struct migrate_unmap *unmap, struct folio *folio)
 	if (!migrate_unmap_ptes(unmap, folio, run->vma, run->address, ptep, 1)) {
 		folio_remove_rmap_pte(folio, page, run->vma);
 		folio_put(folio);
+		migrate_batch_count_pages(MIGRATE_UNMAPPED_IN_RUN, 1);
 	}
 	return true;
 alone:
@@ -718,30 +732,8 @@ static int migrate_restore_length(pte_t *ptep, pte_t pte, int max)
 	return nr;
 }
 
-/* The PTE that takes the place of a migration entry */
-static pte_t migrate_pte(struct folio *folio, struct page *page, struct vm_area_struct *vma,
-			 pte_t old)
-{
-	swp_entry_t entry = pte_to_swp_entry(old);
-	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
-
-	if (!is_migration_entry_young(entry))
-		pte = pte_mkold(pte);
-	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
-		pte = pte_mkdirty(pte);
-	if (pte_swp_soft_dirty(old))
-		pte = pte_mksoft_dirty(pte);
-	else
-		pte = pte_clear_soft_dirty(pte);
-	if (is_writable_migration_entry(entry))
-		pte = pte_mkwrite(pte, vma);
-	else if (pte_swp_uffd_wp(old))
-		pte = pte_mkuffd_wp(pte);
-	return pte;
-}
-
 /**
- * migrate_restore_run - replace several migration entries of a large folio by PTEs
+ * migrate_restore_pte_batch - replace several migration entries of a large folio by PTEs
  * @src:	folio that the entries are of
  * @dst:	folio that the PTEs are going to map, large; locked
  * @vma:	where
@@ -750,8 +742,8 @@ static pte_t migrate_pte(struct folio *folio, struct page *page, struct vm_area_
  * Context: under the page-table lock.
  * Return: how many were replaced, or 0 if it has to be done one by one.
  */
-int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
-			struct page_vma_mapped_walk *pvmw)
+int migrate_restore_pte_batch(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
+			      struct page_vma_mapped_walk *pvmw)
 {
 	unsigned long address = pvmw->address;
 	unsigned long end = min(pmd_addr_end(address, vma->vm_end), vma->vm_end);
@@ -781,7 +773,7 @@ int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_str
 	} else {
 		folio_add_file_rmap_ptes(dst, page, nr, vma);
 	}
-	pte = migrate_pte(dst, page, vma, old);
+	pte = migration_entry_to_pte(dst, page, vma, old);
 	set_ptes(vma->vm_mm, address, ptep, pte, nr);
 	for (i = 0; i < nr && trace_remove_migration_pte_enabled(); i++) {
 		trace_remove_migration_pte(address + i * PAGE_SIZE, pte_val(pte),
@@ -792,6 +784,7 @@ int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_str
 
 	pvmw->address += (nr - 1) * PAGE_SIZE;
 	pvmw->pte += nr - 1;
+	migrate_batch_count_pages(MIGRATE_RESTORED_IN_RUN, nr);
 	return nr;
 }
 
@@ -810,10 +803,10 @@ bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct foli
 	swp_entry_t entry;
 	pte_t *ptep, pte;
 
-	/* Who was not told may go on to use the source, which must not become anybody else's. */
+	/* A TLB may still have an entry of the source, so the source is not freed. */
 	if (migrate_fault(MIGRATE_FAULT_HULL) || migrate_fault(MIGRATE_FAULT_FLUSH))
 		folio_get(src);
-	if (run->begun && (!migrate_run_has_lock(run, dst) || migrate_run_awaited(run)))
+	if (run->begun && (!migrate_run_has_lock(run, dst) || migrate_run_contended(run)))
 		migrate_run_end(run);
 	if (!run->begun) {
 		if (folio_test_ksm(dst) || !migrate_run_trylock(run, dst))
@@ -830,6 +823,7 @@ bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct foli
 	if (!is_migration_entry(entry) || swp_offset_pfn(entry) != folio_pfn(src))
 		goto alone;
 	migrate_restore_pte(src, dst, run->vma, run->address, ptep, pte);
+	migrate_batch_count_pages(MIGRATE_RESTORED_IN_RUN, 1);
 	return true;
 alone:
 	migrate_run_drop_ptl(run);
@@ -927,6 +921,23 @@ static int flushes_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(flushes);
 
+static int counts_show(struct seq_file *m, void *unused)
+{
+	static const char * const names[NR_MIGRATE_COUNTS] = {
+		[MIGRATE_MOVED_BY_BATCH] = "moved_by_batch",
+		[MIGRATE_MOVED_SINGLY] = "moved_singly",
+		[MIGRATE_ALLOCATED_IN_BULK] = "allocated_in_bulk",
+		[MIGRATE_UNMAPPED_IN_RUN] = "unmapped_in_run",
+		[MIGRATE_RESTORED_IN_RUN] = "restored_in_run",
+	};
+	int i;
+
+	for (i = 0; i < NR_MIGRATE_COUNTS; i++)
+		seq_printf(m, "%s %ld\n", names[i], atomic_long_read(&migrate_batch_counts[i]));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(counts);
+
 static void migrate_batch_debug_init(void)
 {
 	struct dentry *dir = debugfs_create_dir("migrate_batch", NULL);
@@ -936,6 +947,7 @@ static void migrate_batch_debug_init(void)
 	debugfs_create_bool("fault_flush", 0600, dir, &faults[MIGRATE_FAULT_FLUSH]);
 	debugfs_create_bool("fault_dirty", 0600, dir, &faults[MIGRATE_FAULT_DIRTY]);
 	debugfs_create_file("flushes", 0400, dir, NULL, &flushes_fops);
+	debugfs_create_file("counts", 0400, dir, NULL, &counts_fops);
 }
 #else
 static void migrate_batch_debug_init(void)

@@ -5,6 +5,7 @@
 #ifndef _MM_MIGRATE_BATCH_H
 #define _MM_MIGRATE_BATCH_H
 
+#include <linux/atomic.h>
 #include <linux/jump_label.h>
 #include <linux/mm_types.h>
 #include <linux/mmu_notifier.h>
@@ -14,8 +15,18 @@ struct migrate_unmap;
 struct migration_target_control;
 struct page_vma_mapped_walk;
 
-/* Base pages that kswapd isolates at a time if it can demote them; else MIN_LRU_BATCH */
-#define MIGRATE_DEMOTE_PAGES	512
+/* Base pages that kswapd isolates at a time, at most, where it can demote them */
+#define MIGRATE_DEMOTE_PAGES	512U
+
+/* Which way base pages have taken, for tests */
+enum migrate_batch_way {
+	MIGRATE_MOVED_BY_BATCH,		/* by steps that take many folios */
+	MIGRATE_MOVED_SINGLY,		/* by migrate_folio_move() */
+	MIGRATE_ALLOCATED_IN_BULK,
+	MIGRATE_UNMAPPED_IN_RUN,
+	MIGRATE_RESTORED_IN_RUN,
+	NR_MIGRATE_COUNTS
+};
 
 #ifdef CONFIG_MIGRATE_BATCH
 
@@ -36,10 +47,10 @@ static inline bool migrate_batch_on(void)
  * @vma:	that it is of
  * @address:	that @ptep is for
  * @range:	the hull, which secondary MMUs have been told about; none if its mm is NULL
- * @told:	they have been; for debug switches
+ * @notified:	they have been; for debug switches
  * @end:	the first folio that is not of the hull, or the head of the list
  * @left:	base pages that it may still get
- * @vain:	folios to be skipped after the last time that no run was found
+ * @backoff:	folios to be skipped after the last time that no run was found
  * @skip:	of these, how many are left
  *
  * Locking: on the stack of who has locked the folios.
@@ -53,10 +64,10 @@ struct migrate_run {
 	struct vm_area_struct *vma;
 	unsigned long address;
 	struct mmu_notifier_range range;
-	bool told;
+	bool notified;
 	struct list_head *end;
 	long left;
-	int vain;
+	int backoff;
 	int skip;
 };
 
@@ -64,15 +75,17 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 void __migrate_run_end(struct migrate_run *run);
 bool __migrate_run_unmap(struct migrate_unmap *unmap, struct folio *folio);
 bool migrate_run_restore(struct migrate_run *run, struct folio *src, struct folio *dst);
-struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
-				 struct folio *src, const struct migration_target_control *mtc);
+struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct list_head *from,
+				 struct folio *src, const struct migration_target_control *mtc,
+				 bool this_node);
 void migrate_bulk_free(struct list_head *spares);
 bool migrate_batch_full(int nr_folios, long nr_pages);
+int migrate_batch_isolate(long target);
 void migrate_batch_flushing(int reason);
-int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
-		      struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw);
-int migrate_restore_run(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
-			struct page_vma_mapped_walk *pvmw);
+int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
+			    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw);
+int migrate_restore_pte_batch(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
+			      struct page_vma_mapped_walk *pvmw);
 
 /* In rmap.c and migrate.c, which have what these need */
 bool migrate_unmap_clear(struct migrate_unmap *unmap, struct folio *folio,
@@ -84,7 +97,7 @@ void migrate_unmap_flush(struct migrate_unmap *unmap, struct vm_area_struct *vma
 			 unsigned long start, unsigned long end, pte_t pteval);
 
 /**
- * migrate_run_covers - have secondary MMUs been told about a range?
+ * migrate_hull_covers - have secondary MMUs been told about a range?
  * @run:	that is being unmapped, or NULL
  * @range:	of a folio in one address space
  *
@@ -93,8 +106,8 @@ void migrate_unmap_flush(struct migrate_unmap *unmap, struct vm_area_struct *vma
  * Context: any; under the rmap lock of the folio.
  * Return: whether; then they must not be told a second time.
  */
-static inline bool migrate_run_covers(const struct migrate_run *run,
-				      const struct mmu_notifier_range *range)
+static inline bool migrate_hull_covers(const struct migrate_run *run,
+				       const struct mmu_notifier_range *range)
 {
 	return run && run->begun && run->range.mm == range->mm &&
 	       run->range.start <= range->start && range->end <= run->range.end;
@@ -107,8 +120,8 @@ static inline bool migrate_run_covers(const struct migrate_run *run,
  * @folio:	that is unmapped; locked
  *
  * Context: process; the page-table lock may be held afterwards, until migrate_run_end().
- * Return: whether that was tried, in vain if it is still mapped; if not, its mappings have to be
- * looked for.
+ * Return: true if the only PTE of the folio was found; the folio is still mapped if it is pinned.
+ * Else the caller has to walk over all mappings.
  */
 static inline bool migrate_run_unmap(const struct migrate_run *run, struct migrate_unmap *unmap,
 				     struct folio *folio)
@@ -142,10 +155,19 @@ static inline void migrate_run_end(struct migrate_run *run)
 		__migrate_run_end(run);
 }
 
-/* Can PTEs of a folio be replaced in runs?  See migrate_unmap_run() and migrate_restore_run(). */
+/* Do migrate_unmap_pte_batch() and migrate_restore_pte_batch() take PTEs of a folio? */
 static inline bool migrate_batch_ptes(struct folio *folio)
 {
 	return migrate_batch_on() && folio_test_large(folio) && !folio_test_hugetlb(folio);
+}
+
+extern atomic_long_t migrate_batch_counts[NR_MIGRATE_COUNTS];
+
+/* Count base pages, in debug kernels: /sys/kernel/debug/migrate_batch/counts */
+static inline void migrate_batch_count_pages(enum migrate_batch_way what, long nr)
+{
+	if (IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG))
+		atomic_long_add(nr, &migrate_batch_counts[what]);
 }
 
 #else /* !CONFIG_MIGRATE_BATCH */
@@ -163,8 +185,8 @@ static inline bool migrate_batch_ptes(struct folio *folio)
 	return false;
 }
 
-static inline bool migrate_run_covers(const struct migrate_run *run,
-				      const struct mmu_notifier_range *range)
+static inline bool migrate_hull_covers(const struct migrate_run *run,
+				       const struct mmu_notifier_range *range)
 {
 	return false;
 }
@@ -195,25 +217,33 @@ static inline bool migrate_batch_full(int nr_folios, long nr_pages)
 	return false;
 }
 
-static inline struct folio *migrate_bulk_alloc(struct list_head *spares, struct list_head *from,
-					       struct folio *src,
-					       const struct migration_target_control *mtc)
+static inline struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty,
+					       struct list_head *from, struct folio *src,
+					       const struct migration_target_control *mtc,
+					       bool this_node)
 {
 	return NULL;
 }
 
 static inline void migrate_bulk_free(struct list_head *spares) { }
 static inline void migrate_batch_flushing(int reason) { }
+static inline void migrate_batch_count_pages(enum migrate_batch_way what, long nr) { }
 
-static inline int migrate_unmap_run(struct migrate_unmap *unmap, struct folio *folio,
-				    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw)
+static inline int migrate_batch_isolate(long target)
 {
 	return 0;
 }
 
-static inline int migrate_restore_run(struct folio *src, struct folio *dst,
-				      struct vm_area_struct *vma,
-				      struct page_vma_mapped_walk *pvmw)
+static inline int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
+					  struct vm_area_struct *vma,
+					  struct page_vma_mapped_walk *pvmw)
+{
+	return 0;
+}
+
+static inline int migrate_restore_pte_batch(struct folio *src, struct folio *dst,
+					    struct vm_area_struct *vma,
+					    struct page_vma_mapped_walk *pvmw)
 {
 	return 0;
 }

@@ -67,6 +67,12 @@ static void length_test(struct kunit *test)
 	map->pte[5] = pte_mksoft_dirty(map->pte[5]);
 	KUNIT_EXPECT_EQ(test, length(map, 0), NR);
 
+	/* The end of the page table ends a run: PTEs of the next one are elsewhere. */
+	map->vma.vm_end = 3 * PMD_SIZE;
+	KUNIT_EXPECT_EQ(test, migrate_unmap_length(map->folio, &map->vma,
+						   2 * PMD_SIZE - 5 * PAGE_SIZE, map->pte,
+						   map->pte[0]), 5);
+
 	/* The end of the VMA does, and what the folio has to know. */
 	map->vma.vm_end = PMD_SIZE + 9 * PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, length(map, 0), 9);
@@ -107,10 +113,10 @@ static void round_trip_test(struct kunit *test)
 		vm_flags_init(&map->vma, bits & 8 ? VM_WRITE : 0);
 		if (bits & 8)
 			pte = pte_mkwrite(pte, &map->vma);
-		entry = migrate_entry(page, pte, true);
+		entry = pte_to_migration_entry(page, pte, true);
 		KUNIT_EXPECT_TRUE(test, is_swap_pte(entry));
 		KUNIT_EXPECT_FALSE(test, is_readable_migration_entry(pte_to_swp_entry(entry)));
-		back = migrate_pte(map->folio, page, &map->vma, entry);
+		back = migration_entry_to_pte(map->folio, page, &map->vma, entry);
 		KUNIT_EXPECT_TRUE_MSG(test, pte_same(back, pte), "bits %d", bits);
 	}
 	folio_clear_dirty(map->folio);
@@ -122,12 +128,13 @@ static void step_test(struct kunit *test)
 {
 	struct mapped *map = map_folio(test);
 	unsigned long step = migrate_entry_step(&map->folio->page);
-	pte_t first = migrate_entry(&map->folio->page, map->pte[0], true), pte = first;
+	pte_t first = pte_to_migration_entry(&map->folio->page, map->pte[0], true), pte = first;
 	int i;
 
 	for (i = 0; i < NR; i++) {
-		KUNIT_EXPECT_TRUE(test, pte_same(pte, migrate_entry(folio_page(map->folio, i),
-								    map->pte[i], true)));
+		pte_t own = pte_to_migration_entry(folio_page(map->folio, i), map->pte[i], true);
+
+		KUNIT_EXPECT_TRUE(test, pte_same(pte, own));
 		map->pte[i] = pte;
 		pte = __pte(pte_val(pte) + step);
 	}
@@ -145,12 +152,12 @@ static void step_test(struct kunit *test)
 static bool extend(unsigned long *start, unsigned long *end, long *pages, unsigned long at,
 		   unsigned long nr)
 {
-	struct migrate_seen seen = {
+	struct migrate_vmas seen = {
 		.start = at << PAGE_SHIFT,
 		.end = (at + nr) << PAGE_SHIFT,
 	};
 
-	return migrate_run_extend(start, end, pages, &seen);
+	return migrate_hull_widen(start, end, pages, &seen);
 }
 
 /* Half of the addresses that secondary MMUs forget belong to what moves. */
@@ -173,6 +180,93 @@ static void hull_test(struct kunit *test)
 	for (i = 115; pages < MIGRATE_RUN_PAGES; i++)
 		KUNIT_ASSERT_TRUE(test, extend(&start, &end, &pages, i, 1));
 	KUNIT_EXPECT_FALSE(test, extend(&start, &end, &pages, i, 1));
+}
+
+/* A gap is bridged if it is small, in both directions. */
+static void gap_test(struct kunit *test)
+{
+	unsigned long start = 100 << PAGE_SHIFT, end = 130 << PAGE_SHIFT;
+	long pages = 30;
+
+	KUNIT_EXPECT_FALSE(test, extend(&start, &end, &pages, 139, 1));
+	KUNIT_EXPECT_FALSE(test, extend(&start, &end, &pages, 90, 1));
+	KUNIT_EXPECT_TRUE(test, extend(&start, &end, &pages, 138, 1));
+	KUNIT_EXPECT_TRUE(test, extend(&start, &end, &pages, 91, 1));
+	KUNIT_EXPECT_EQ(test, pages, 32);
+}
+
+/* A folio that several address spaces with secondary MMUs map, or many VMAs, is in no hull. */
+static void seen_test(struct kunit *test)
+{
+	struct migrate_vmas seen = { .nr = 1, .vmas = MIGRATE_HULL_VMAS };
+
+	KUNIT_EXPECT_TRUE(test, migrate_hull_fits(&seen));
+	seen.vmas++;
+	KUNIT_EXPECT_FALSE(test, migrate_hull_fits(&seen));
+	seen.vmas = 2;
+	seen.nr = 2;
+	KUNIT_EXPECT_FALSE(test, migrate_hull_fits(&seen));
+	seen.nr = 0;
+	KUNIT_EXPECT_FALSE(test, migrate_hull_fits(&seen));
+}
+
+/* A task that waits for the rmap lock ends a run, and the search for a hull. */
+static void awaited_test(struct kunit *test)
+{
+	struct address_space *mapping = kunit_kzalloc(test, sizeof(*mapping), GFP_KERNEL);
+	struct migrate_run run = { .mapping = mapping };
+	LIST_HEAD(waiter);
+
+	KUNIT_ASSERT_NOT_NULL(test, mapping);
+	init_rwsem(&mapping->i_mmap_rwsem);
+	KUNIT_EXPECT_TRUE(test, !migrate_run_contended(&run) || need_resched());
+	list_add(&waiter, &mapping->i_mmap_rwsem.wait_list);
+	KUNIT_EXPECT_TRUE(test, migrate_run_contended(&run));
+	list_del(&waiter);
+}
+
+/* What no folio needed is given back; a target without pages is not asked twice. */
+static void spares_test(struct kunit *test)
+{
+	struct migration_target_control mtc = {
+		.nid = numa_node_id(),
+		.gfp_mask = GFP_HIGHUSER_MOVABLE,
+	};
+	struct folio *src[2], *dst;
+	bool empty = false;
+	LIST_HEAD(spares);
+	LIST_HEAD(from);
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		src[i] = folio_alloc(GFP_KERNEL, 0);
+		KUNIT_ASSERT_NOT_NULL(test, src[i]);
+		list_add_tail(&src[i]->lru, &from);
+	}
+	dst = migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc, true);
+	KUNIT_EXPECT_NOT_NULL(test, dst);
+	KUNIT_EXPECT_FALSE(test, empty);
+	KUNIT_EXPECT_TRUE(test, list_is_singular(&spares));
+	migrate_bulk_free(&spares);
+	KUNIT_EXPECT_TRUE(test, list_empty(&spares));
+	if (dst)
+		folio_put(dst);
+	empty = true;
+	KUNIT_EXPECT_NULL(test, migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc,
+						 false));
+	for (i = 0; i < 2; i++)
+		folio_put(src[i]);
+}
+
+/* kswapd isolates what is due, and at most a batch. */
+static void isolate_test(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(1), 1);
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(100), 100);
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(100000), 512);
+	migrate_max_folios = 70;
+	KUNIT_EXPECT_EQ(test, migrate_batch_isolate(100000), 70);
+	migrate_max_folios = MIGRATE_DEFAULT_FOLIOS;
 }
 
 static void special_test(struct kunit *test)
@@ -202,6 +296,11 @@ static struct kunit_case migrate_batch_cases[] = {
 	KUNIT_CASE(round_trip_test),
 	KUNIT_CASE(step_test),
 	KUNIT_CASE(hull_test),
+	KUNIT_CASE(gap_test),
+	KUNIT_CASE(seen_test),
+	KUNIT_CASE(awaited_test),
+	KUNIT_CASE(spares_test),
+	KUNIT_CASE(isolate_test),
 	KUNIT_CASE(special_test),
 	KUNIT_CASE(full_test),
 	{}

@@ -5,59 +5,53 @@
 #ifndef _MM_MIGRATE_COPY_H
 #define _MM_MIGRATE_COPY_H
 
-#include <linux/errno.h>
-#include <linux/page_ref.h>
+#include <linux/list.h>
+#include <linux/mm_types.h>
 
-struct list_head;
+#include "migrate_batch.h"
 
 #ifdef CONFIG_MIGRATE_BATCH
 
-void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts);
-int migrate_copy_adopt(struct folio *dst, struct folio *src, bool *queued, bool *partially);
+/* In the dst->private of a folio that an engine has copied, while migrate_folio_copy() runs */
+extern char migrate_copied[];
 
-/**
- * migrate_copied - has an engine copied a folio?
- * @src: the folio; of a batch that was unmapped, and so has the reference of who isolated it
- *
- * Context: any.
- * Return: whether; then it is frozen until migrate_copy_adopt().
- */
-static inline bool migrate_copied(struct folio *src)
+int migrate_copy_batch(struct list_head *srcs, struct list_head *dsts, int reason);
+
+/* migrate_folio() is going to move a folio that was copied, or was not. */
+static inline void migrate_copy_begin(struct folio *dst, bool copied)
 {
-	return unlikely(!folio_ref_count(src));
+	if (copied)
+		dst->private = migrate_copied;
+}
+
+/* Need migrate_folio() not copy? */
+static inline bool migrate_copy_done(struct folio *dst)
+{
+	return migrate_batch_on() && dst->private == migrate_copied;
+}
+
+/* The folio was moved, or was not; what is in dst->private by now may be its own. */
+static inline void migrate_copy_end(struct folio *dst, bool copied)
+{
+	if (copied && dst->private == migrate_copied)
+		dst->private = NULL;
 }
 
 #else /* !CONFIG_MIGRATE_BATCH */
 
-static inline void migrate_copy_batch(struct list_head *srcs, struct list_head *dsts) { }
+static inline int migrate_copy_batch(struct list_head *srcs, struct list_head *dsts, int reason)
+{
+	return 0;
+}
 
-static inline bool migrate_copied(struct folio *src)
+static inline void migrate_copy_begin(struct folio *dst, bool copied) { }
+static inline void migrate_copy_end(struct folio *dst, bool copied) { }
+
+static inline bool migrate_copy_done(struct folio *dst)
 {
 	return false;
 }
 
-static inline int migrate_copy_adopt(struct folio *dst, struct folio *src, bool *queued,
-				     bool *partially)
-{
-	return -EINVAL;
-}
-
 #endif /* CONFIG_MIGRATE_BATCH */
-
-bool migrate_copy_test_late(void);
-void migrate_copy_test_count(int nr, int good);
-
-/* Does a test want references to be frozen too late? */
-static inline bool migrate_copy_is_late(void)
-{
-	return IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG) && migrate_copy_test_late();
-}
-
-/* Of the jobs that an engine took, so many were copied. */
-static inline void migrate_copy_count(int nr, int good)
-{
-	if (IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG))
-		migrate_copy_test_count(nr, good);
-}
 
 #endif /* _MM_MIGRATE_COPY_H */

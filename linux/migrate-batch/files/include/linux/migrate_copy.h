@@ -1,74 +1,63 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Engines that copy folios for migrate_pages(): what they are asked for, and what they owe.
+ * Engines that copy folios for migrate_pages(): a DMA channel, say, or helper threads.
  */
 #ifndef _LINUX_MIGRATE_COPY_H
 #define _LINUX_MIGRATE_COPY_H
 
-struct folio;
+#include <linux/atomic.h>
+#include <linux/jiffies.h>
+#include <linux/list.h>
+#include <linux/math64.h>
+#include <linux/migrate_mode.h>
+
+struct module;
 
 /**
- * struct migrate_copy_job - one folio to be copied
- * @src:	from where.  Nobody else has a reference, and no TLB of a CPU or a secondary MMU has
- *		a writable entry; both last until the engine is done with the batch.
- * @dst:	to where; of the same size
- * @err:	-EINPROGRESS until the engine sets it: 0 if all of @dst is as @src, or why it is
- *		not, as when an engine has read poison.  Then the CPU copies.
- * @private:	the engine's
- */
-struct migrate_copy_job {
-	struct folio *src;
-	struct folio *dst;
-	int err;
-	void *private;
-};
-
-/**
- * struct migrate_copy - jobs of one batch of migrate_pages()
- * @engine:	that copies
- * @jobs:	that were submitted
- * @nr:		how many
- * @nr_folios:	that the batch has, so that an engine may leave a small one to the CPU
- * @private:	the engine's
- */
-struct migrate_copy {
-	const struct migrate_copy_engine *engine;
-	struct migrate_copy_job *jobs;
-	int nr;
-	int nr_folios;
-	void *private;
-};
-
-/**
- * struct migrate_copy_engine - who copies
+ * struct migrate_copy_engine - an engine
  * @name:	for messages
- * @begin:	Up to 512 jobs are about to be submitted.  An error means that the engine cannot
- *		take them; it is not asked for the rest of the batch then.
- * @submit:	Copy one folio, now or later.  It does not wait for a copy to end.  An error means
- *		that the engine will not touch the folio.
- * @complete:	Wait until all that was submitted has an @err.  An error means that it took too
- *		long; the engine says how long that is, and is not asked for the rest of the
- *		batch.  What the engine has written to @dst and @err is visible to the caller
- *		when it returns.
- * @cancel:	After @complete has failed: when it returns, the engine touches no folio of the
- *		batch any more.  A job may have ended well nonetheless.
+ * @owner:	module that is kept while @copy runs
+ * @reasons:	BIT(MR_...) of each migration that the engine takes
+ * @copy:	Copy @nr folios, @bytes in all, from the list @srcs to the list @dsts; both are linked
+ *		by folio->lru and have the same order.  The lists stay as they are.  Return 0 if all
+ *		of @dsts are copies.  After an error the next engine or the CPU copies all of them.
+ *		When @copy returns, the engine touches no folio any more and its writes are visible
+ *		to the caller.
+ * @nr_pages:	base pages that the engine has copied; kept by the core
+ * @nr_late:	calls that took longer than migrate_copy_jiffies(); kept by the core
+ * @list:	of the core
  *
- * After @begin has returned 0, the last call for these jobs is @complete if that returns 0, else
- * @cancel.  Several tasks may have jobs at the same time.
+ * @copy ends within migrate_copy_jiffies(@bytes), with -ETIMEDOUT if the copy is not done by then.
+ * After the second late return the core does not call the engine again.
  *
- * Context: Process; compaction and reclaim, too.  All folios of the batch are locked and unmapped
- * meanwhile, and tasks wait for them.  So the engine takes no lock of a folio, and waits for no
- * memory: allocations are GFP_NOWAIT.  Who waits in @complete depends on the engine alone.
+ * Context of @copy: process; compaction and reclaim, too; several tasks at a time.  All folios are
+ * locked and unmapped, and tasks wait for them.  So the engine takes no lock of a folio, allocates
+ * with GFP_NOWAIT only, and any workqueue that it needs has WQ_MEM_RECLAIM.
  */
 struct migrate_copy_engine {
 	const char *name;
-	int (*begin)(struct migrate_copy *copy);
-	int (*submit)(struct migrate_copy *copy, struct migrate_copy_job *job);
-	int (*complete)(struct migrate_copy *copy);
-	void (*cancel)(struct migrate_copy *copy);
+	struct module *owner;
+	unsigned long reasons;
+	int (*copy)(struct list_head *srcs, struct list_head *dsts, int nr, size_t bytes,
+		    enum migrate_reason reason);
+	atomic_long_t nr_pages;
+	atomic_t nr_late;
+	struct list_head list;
 };
 
-int migrate_copy_register(const struct migrate_copy_engine *engine);
-void migrate_copy_unregister(const struct migrate_copy_engine *engine);
+/**
+ * migrate_copy_jiffies - how long an engine may take
+ * @bytes: to be copied
+ *
+ * Context: any.
+ * Return: jiffies: 10 ms, and 1 ms for each MB.
+ */
+static inline unsigned long migrate_copy_jiffies(size_t bytes)
+{
+	return msecs_to_jiffies(10 + div_u64(bytes, 1000 * 1000)) + 1;
+}
+
+void migrate_copy_register(struct migrate_copy_engine *engine);
+void migrate_copy_unregister(struct migrate_copy_engine *engine);
 
 #endif /* _LINUX_MIGRATE_COPY_H */

@@ -7,8 +7,10 @@
  * soft-dirty) has to survive, and large folios have to stay large.
  *
  * While a switch in /sys/kernel/debug/migrate_batch/ is set these must fail: fault_dirty,
- * memory.large.soft_dirty; fault_flush, memory.large.written.  While fault_freeze is set in
- * /sys/kernel/debug/migrate_copy/, memory.small.pinned_while_copied must.
+ * memory.large.soft_dirty; fault_flush, memory.large.written.
+ *
+ * migrate_pages() moves by single folios what a batch has not moved, and moves the same pages then.
+ * So /sys/kernel/debug/migrate_batch/counts says which way pages have taken.
  */
 #define _GNU_SOURCE
 #include <linux/userfaultfd.h>
@@ -16,15 +18,19 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "../kselftest_harness.h"
 
+#include "../../../../mm/gup_test.h"
 #include "pages.h"
 
-#define COPY		"/sys/kernel/debug/migrate_copy/"
+#define COUNTS		"/sys/kernel/debug/migrate_batch/counts"
+#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
 #define ROUNDS		6
 #define WRITE_SECONDS	2
 #define WRITTEN		64UL
@@ -67,41 +73,9 @@ FIXTURE_TEARDOWN(memory)
 	write_file(SYSFS "enabled", "0");
 }
 
-/* One process's own memory, by all system calls; and large folios stay large. */
-TEST_F(memory, exclusive)
+static long counted(const char *name)
 {
-	for (int round = 0; round < ROUNDS; round++) {
-		int node = !(round & 1);
-
-		fill(self->p, 1, round);
-		ASSERT_LE(0, move_to(self->p, node, round % NR_WAYS));
-		ASSERT_EQ(NR_PAGES, count_on(self->p, node));
-		ASSERT_EQ(0, wrong(self->p, 1, round));
-	}
-	EXPECT_EQ(0, split_folios(self->p, variant->kb));
-}
-
-/* An engine for tests copies, and each n-th time fails, refuses, or does not come to an end. */
-static int set_engine(const char *name, int fail, int refuse, int stall, int pin)
-{
-	const struct {
-		const char *file;
-		int value;
-	} files[] = { { "fail", fail }, { "refuse", refuse }, { "stall", stall }, { "pin", pin } };
-	char path[64], value[16];
-
-	for (unsigned long i = 0; i < ARRAY_SIZE(files); i++) {
-		snprintf(path, sizeof(path), COPY "%s", files[i].file);
-		snprintf(value, sizeof(value), "%d", files[i].value);
-		if (write_file(path, value))
-			return -1;
-	}
-	return write_file(COPY "engine", name);
-}
-
-static long engine_count(const char *name)
-{
-	FILE *f = fopen(COPY "counts", "r");
+	FILE *f = fopen(COUNTS, "r");
 	char word[32];
 	long value, found = -1;
 
@@ -113,66 +87,153 @@ static long engine_count(const char *name)
 	return found;
 }
 
-TEST_F(memory, copied_by_engines)
+/*
+ * One process's own memory, by all system calls; and large folios stay large.  At least 90 % of the
+ * pages take the way of batches, and their PTEs that of runs.
+ */
+TEST_F(memory, exclusive)
 {
-	static const struct {
-		const char *name;
-		int fail, refuse, stall;
-	} engines[] = {
-		{ "cpu", 0, 0, 0 }, { "async", 0, 0, 0 }, { "async", 3, 0, 0 },
-		{ "async", 0, 3, 0 }, { "async", 0, 0, 2 }, { "async", 7, 5, 3 },
+	static const char * const names[] = {
+		"moved_by_batch", "unmapped_in_run", "restored_in_run",
 	};
-	unsigned long each = variant->kb / 4, i;
-	int round = 0;
+	/* A PMD is one entry. */
+	int nr = variant->kb == 2048 && !variant->by_ptes ? 1 : ARRAY_SIZE(names);
+	long bulk = counted("allocated_in_bulk");
+	long before[ARRAY_SIZE(names)];
 
-	if (access(COPY "engine", W_OK))
-		SKIP(return, "there are no engines for tests");
-	for (i = 0; i < ARRAY_SIZE(engines); i++) {
-		long good = engine_count("good"), failed = engine_count("failed");
-		long refused = engine_count("refused"), cancelled = engine_count("cancelled");
+	for (int i = 0; i < nr; i++)
+		before[i] = counted(names[i]);
+	for (int round = 0; round < ROUNDS; round++) {
+		int node = !(round & 1);
 
-		ASSERT_EQ(0, set_engine(engines[i].name, engines[i].fail, engines[i].refuse,
-					engines[i].stall, 0));
-		for (int way = 0; way < ROUNDS; way++) {
-			int node = ++round & 1;
-
-			fill(self->p, 1, round);
-			ASSERT_LE(0, move_to(self->p, node, way % NR_WAYS));
-			ASSERT_EQ(NR_PAGES, count_on(self->p, node));
-			ASSERT_EQ(0, wrong(self->p, 1, round));
-		}
-		ASSERT_EQ(0, set_engine("none", 0, 0, 0, 0));
-		EXPECT_GE(engine_count("good") - good, NR_PAGES / each * ROUNDS / 4);
-		EXPECT_EQ(!engines[i].fail, engine_count("failed") == failed);
-		EXPECT_EQ(!engines[i].refuse, engine_count("refused") == refused);
-		EXPECT_EQ(!engines[i].stall, engine_count("cancelled") == cancelled);
+		fill(self->p, 1, round);
+		ASSERT_LE(0, move_to(self->p, node, round % NR_WAYS));
+		ASSERT_EQ(NR_PAGES, count_on(self->p, node));
+		ASSERT_EQ(0, wrong(self->p, 1, round));
 	}
 	EXPECT_EQ(0, split_folios(self->p, variant->kb));
+	for (int i = 0; i < nr && before[0] >= 0; i++) {
+		EXPECT_LE(ROUNDS * NR_PAGES * 9 / 10, counted(names[i]) - before[i])
+			TH_LOG("%s", names[i]);
+	}
+	/* mbind() asks for each destination. */
+	if (variant->kb == 4 && bulk >= 0)
+		EXPECT_LE(ROUNDS * NR_PAGES * 6 / 10, counted("allocated_in_bulk") - bulk);
 }
 
-/* What is written through a reference that was got while a copy was made is not lost. */
-TEST_F(memory, pinned_while_copied)
+/* No part of a folio that is pinned moves, and no part of it is lost; all other folios move. */
+TEST_F(memory, pinned_by_half)
 {
-	unsigned long last = PAGE / 8 - 1;
-	long written = 0, tried, pinned;
+	unsigned long each = variant->kb / 4, half = each / 2 ? : 1, at = 512;
+	struct pin_longterm_test args = {
+		.addr = (unsigned long)self->p + at * PAGE,
+		.size = half * PAGE,
+		.flags = PIN_LONGTERM_TEST_FLAG_USE_WRITE,
+	};
+	int fd = open("/sys/kernel/debug/gup_test", O_RDWR);
+	uint64_t *seen = malloc(half * PAGE);
+	uint64_t to = (unsigned long)seen;
 
-	if (access(COPY "engine", W_OK))
-		SKIP(return, "there are no engines for tests");
-	tried = engine_count("not_pinned");
-	pinned = engine_count("pinned");
-	for (unsigned long i = 0; i < NR_PAGES; i++)
-		((uint64_t *)(self->p + i * PAGE))[last] = 0;
-	ASSERT_EQ(0, set_engine("async", 0, 0, 0, 1));
-	for (int round = 0; round < ROUNDS; round++)
-		ASSERT_LE(0, move_to(self->p, !(round & 1), MOVE_PAGES));
-	ASSERT_EQ(0, set_engine("none", 0, 0, 0, 0));
-	for (unsigned long i = 0; i < NR_PAGES; i++)
-		written += ((uint64_t *)(self->p + i * PAGE))[last];
-	tried = engine_count("not_pinned") - tried;
-	pinned = engine_count("pinned") - pinned;
-	EXPECT_LT(0, tried + pinned);
-	EXPECT_EQ(pinned, written)
-		TH_LOG("%ld of %ld writes were lost", pinned - written, pinned);
+	if (fd < 0)
+		SKIP(return, "no CONFIG_GUP_TEST");
+	ASSERT_NE(NULL, seen);
+	fill(self->p, 1, 3);
+	ASSERT_EQ(0, ioctl(fd, PIN_LONGTERM_TEST_START, &args));
+	for (int round = 0; round < 3; round++) {
+		ASSERT_LE(0, move_to(self->p, 1, MIGRATE_PAGES));
+		ASSERT_EQ(NR_PAGES - each, count_on(self->p, 1));
+		ASSERT_EQ(0, wrong(self->p, 1, 3));
+	}
+	/* The pin and the process have the same pages. */
+	fill(self->p, 1, 4);
+	ASSERT_EQ(0, ioctl(fd, PIN_LONGTERM_TEST_READ, &to));
+	for (unsigned long i = 0; i < half; i++)
+		ASSERT_EQ(pattern(at + i, 4), seen[i * PAGE / 8 + (at + i) % 500]);
+	ASSERT_EQ(0, ioctl(fd, PIN_LONGTERM_TEST_STOP));
+	ASSERT_LE(0, move_to(self->p, 1, MIGRATE_PAGES));
+	EXPECT_EQ(NR_PAGES, count_on(self->p, 1));
+	EXPECT_EQ(0, wrong(self->p, 1, 4));
+	free(seen);
+	close(fd);
+}
+
+/* Of a folio that may be dropped, only the last page is dirty when the folio moves. */
+TEST_F(memory, written_at_the_end)
+{
+	unsigned long each = variant->kb / 4, bad = 0;
+
+	ASSERT_EQ(0, madvise(self->p, LEN, MADV_FREE));
+	for (unsigned long i = each - 1; i < NR_PAGES; i += each)
+		*(uint64_t *)(self->p + i * PAGE) = pattern(i, 9);
+	ASSERT_LE(0, move_to(self->p, 1, MOVE_PAGES));
+	ASSERT_EQ(0, madvise(self->p, LEN, MADV_PAGEOUT));
+	for (unsigned long i = each - 1; i < NR_PAGES; i += each)
+		bad += *(uint64_t *)(self->p + i * PAGE) != pattern(i, 9);
+	EXPECT_EQ(0, bad);
+}
+
+/* After a move by one page, folios cross the ends of page tables. */
+TEST_F(memory, remapped_by_a_page)
+{
+	char *space = mmap(NULL, LEN + 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *to = (char *)(((unsigned long)space + HUGE - 1) & ~(HUGE - 1)) + PAGE;
+
+	ASSERT_NE(MAP_FAILED, space);
+	ASSERT_EQ(to, mremap(self->p, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, to));
+	self->p = to;
+	for (int round = 0; round < ROUNDS; round++) {
+		int node = !(round & 1);
+
+		fill(self->p, 1, round);
+		ASSERT_LE(0, move_to(self->p, node, round % NR_WAYS));
+		ASSERT_EQ(NR_PAGES, count_on(self->p, node));
+		ASSERT_EQ(0, wrong(self->p, 1, round));
+	}
+	/* One PTE table of the two is emptied first: the folio counts as partially mapped then. */
+	EXPECT_GE(LEN / HUGE, split_folios(self->p, variant->kb));
+}
+
+/* The memory's owner forks, remaps and starts programs all the time while the memory moves. */
+TEST_F(memory, remapped_and_forked_meanwhile)
+{
+	time_t until = time(NULL) + WRITE_SECONDS;
+	unsigned long nodes[2] = { 1, 2 };
+	int status, moves = 0;
+	pid_t pid;
+
+	fill(self->p, 1, 0);
+	pid = fork();
+	if (!pid) {
+		char *p = self->p, *q;
+		int bad = 0;
+
+		fill(p, 1, 1);
+		for (int round = 0; time(NULL) < until && !bad; round++) {
+			pid_t child = fork();
+
+			if (!child) {
+				if (round % 3)
+					_exit(!!wrong(p, 1, 1));
+				execl("/bin/true", "true", NULL);
+				_exit(1);
+			}
+			q = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			if (mremap(p, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, q) != q)
+				_exit(2);
+			p = q;
+			bad += !!wrong(p, 1, 1);
+			if (waitpid(child, &status, 0) != child || status)
+				_exit(3);
+		}
+		_exit(bad);
+	}
+	while (waitpid(pid, &status, WNOHANG) != pid)
+		if (syscall(SYS_migrate_pages, pid, 64UL, &nodes[moves & 1],
+			    &nodes[!(moves & 1)]) >= 0)
+			moves++;
+	EXPECT_EQ(0, status);
+	EXPECT_LT(0, moves);
+	EXPECT_EQ(0, wrong(self->p, 1, 0));
 }
 
 /* A child has the same pages, then has written every third, then is gone. */
@@ -424,6 +485,57 @@ TEST(shared)
 	munmap(p, LEN);
 	close(fd);
 	write_file(SYSFS "enabled", "0");
+}
+
+/*
+ * Reclaim of a group demotes its memory, which stays what it is.  At least 90 % of the pages go by
+ * batch, to destinations that are allocated together.
+ */
+TEST(demoted)
+{
+	static const char * const names[] = { "moved_by_batch", "allocated_in_bulk" };
+	char root[] = "/tmp/migrate.XXXXXX", group[64], path[96];
+	long before[ARRAY_SIZE(names)];
+	unsigned long moved = 0;
+	char *p;
+
+	if (access(SYSFS "enabled", W_OK) || access(DEMOTION, W_OK))
+		SKIP(return, "nothing to switch on");
+	ASSERT_NE(NULL, mkdtemp(root));
+	ASSERT_EQ(0, mount("none", root, "cgroup2", 0, NULL));
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", root);
+	ASSERT_EQ(0, write_file(path, "+memory"));
+	snprintf(group, sizeof(group), "%s/demoted", root);
+	ASSERT_EQ(0, mkdir(group, 0755));
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	ASSERT_EQ(0, write_file(path, "0"));
+	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, write_file(DEMOTION, "1"));
+	p = map_folios(4, false);
+	ASSERT_NE(NULL, p);
+	ASSERT_LE(0, move_to(p, 0, MOVE_PAGES));
+	fill(p, 1, 5);
+	for (int i = 0; i < 2; i++)
+		before[i] = counted(names[i]);
+	snprintf(path, sizeof(path), "%s/memory.reclaim", group);
+	for (int round = 0; round < 20 && moved < NR_PAGES / 2; round++) {
+		write_file(path, "8M swappiness=200");
+		moved = count_on(p, 1);
+	}
+	EXPECT_LE(NR_PAGES / 2, moved);
+	for (int i = 0; i < 2 && before[0] >= 0; i++) {
+		EXPECT_LE(moved * 9 / 10, counted(names[i]) - before[i])
+			TH_LOG("%s", names[i]);
+	}
+	EXPECT_EQ(0, wrong(p, 1, 5));
+	write_file(DEMOTION, "0");
+	write_file(SYSFS "enabled", "0");
+	munmap(p, LEN);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", root);
+	write_file(path, "0");
+	rmdir(group);
+	umount(root);
+	rmdir(root);
 }
 
 /* Compaction, while a process allocates and frees */

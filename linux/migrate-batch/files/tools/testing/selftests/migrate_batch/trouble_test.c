@@ -183,7 +183,8 @@ TEST_F(files, written_back)
 
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, pthread_create(&syncers[i].thread, NULL, sync_on, &syncers[i]));
-	for (; time(NULL) < until; moves++) {
+	/* For so long, and both ways to and fro on a slow machine */
+	for (; time(NULL) < until || moves < 4; moves++) {
 		fill(self->p, 1, moves);
 		/* All pages of this process; then whatever compaction finds: buffers, too. */
 		move_to(self->p, !(moves & 1), moves & 2 ? MOVE_PAGES : MIGRATE_PAGES);
@@ -195,7 +196,6 @@ TEST_F(files, written_back)
 		pthread_join(syncers[i].thread, NULL);
 		EXPECT_LT(1, syncers[i].made);
 	}
-	EXPECT_LT(2, moves);
 	/* What the disk has is what was written last. */
 	ASSERT_EQ(0, fsync(self->fd));
 	ASSERT_EQ(0, write_file("/proc/sys/vm/drop_caches", "3"));
