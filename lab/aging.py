@@ -332,12 +332,7 @@ def measure(_args: argparse.Namespace) -> bool:
     """Run everything; True if no check has failed."""
     began = time.time()
     aged = {
-        f"{case}, {tables}": with_locks(
-            {
-                name: _aged(case, name, tables)
-                for name in MODES
-            }
-        )
+        f"{case}, {tables}": with_locks({name: _aged(case, name, tables) for name in MODES})
         for tables in TABLES
         for case in CASES
     }

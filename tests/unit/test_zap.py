@@ -15,9 +15,7 @@ from lab.results import ledger
 
 
 def _rows(on: float) -> zap.Rows:
-    return {
-        case.label: {"base": 100.0, "off": 100.0, "on": on} for case in zap.CASES
-    }
+    return {case.label: {"base": 100.0, "off": 100.0, "on": on} for case in zap.CASES}
 
 
 def _counted(locked: float, statistics: float) -> dict[str, dict[str, float]]:

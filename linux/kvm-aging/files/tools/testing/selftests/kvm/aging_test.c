@@ -27,6 +27,8 @@
 #define GPA		0x100000000UL
 #define GVA		0x100000000UL
 #define SLOT		1
+/* Pages of a memslot of split memory: odd, so that most memslots begin inside a page table */
+#define SPLIT_PAGES	509UL
 #define KMMSCAND	"/sys/kernel/mm/kmmscand/enabled"
 #define PROMOTE_S	40
 #define HOG		(4UL << 30)
@@ -136,6 +138,7 @@ static void guest_hypervisor(struct svm_test_data *svm, uint64_t *npt, uint64_t 
 
 enum kind {
 	PLAIN,
+	SPLIT,		/* its memory is in memslots that begin inside page tables of the host */
 	NESTED,		/* the guest of the guest touches: another root of the same page tables */
 	NESTED_NPT,	/* and has nested page tables, which KVM shadows */
 };
@@ -181,8 +184,23 @@ static bool touch(struct guest *guest, unsigned long first, unsigned long step)
 	return tell(guest, (struct order){ .first = first, .step = step, .write = 1 });
 }
 
+/* Replace the memslot of the guest's memory by many. */
+static void split(struct guest *guest)
+{
+	unsigned long first, n;
+	unsigned int slot = SLOT;
+
+	vm_set_user_memory_region(guest->vm, SLOT, 0, GPA, 0, guest->memory);
+	for (first = 0; first < NR_PAGES; first += n) {
+		n = NR_PAGES - first < SPLIT_PAGES ? NR_PAGES - first : SPLIT_PAGES;
+		vm_set_user_memory_region(guest->vm, slot++, 0, GPA + first * PAGE, n * PAGE,
+					  guest->memory + first * PAGE);
+	}
+}
+
 static void begin(struct guest *guest, enum kind kind, bool huge)
 {
+	const bool nested = kind == NESTED || kind == NESTED_NPT;
 	vm_vaddr_t svm = 0, npt = 0;
 	struct kvm_vm *vm;
 
@@ -190,10 +208,10 @@ static void begin(struct guest *guest, enum kind kind, bool huge)
 	order = (struct order){ .step = NR_PAGES };
 	stop = false;
 	prctl(PR_SET_THP_DISABLE, !huge, 0, 0, 0);
-	vm = vm_create_with_one_vcpu(&guest->vcpu, kind == PLAIN ? (void *)guest_code :
-							  (void *)guest_hypervisor);
+	vm = vm_create_with_one_vcpu(&guest->vcpu, nested ? (void *)guest_hypervisor :
+							    (void *)guest_code);
 	guest->vm = vm;
-	if (kind != PLAIN) {
+	if (nested) {
 		vcpu_alloc_svm(vm, &svm);
 		if (kind == NESTED_NPT)
 			npt = vm_vaddr_alloc_pages(vm, NPT_TABLES);
@@ -205,6 +223,8 @@ static void begin(struct guest *guest, enum kind kind, bool huge)
 	sync_global_to_guest(vm, stop);
 	guest->memory = addr_gpa2hva(vm, GPA);
 	memset(guest->memory, 1, NR_PAGES * PAGE);
+	if (kind == SPLIT)
+		split(guest);
 }
 
 static void end(struct guest *guest)
@@ -266,6 +286,11 @@ static bool test_histogram(void)
 	return histogram(PLAIN, false);
 }
 
+static bool test_split(void)
+{
+	return histogram(SPLIT, false);
+}
+
 static bool test_huge(void)
 {
 	return histogram(PLAIN, true);
@@ -279,6 +304,32 @@ static bool test_nested(void)
 static bool test_nested_npt(void)
 {
 	return histogram(NESTED_NPT, false);
+}
+
+/* One process has two guests, and each in turn accesses its memory. */
+static bool test_two_guests(void)
+{
+	struct guest guest[2];
+	unsigned long found;
+	unsigned int i;
+	bool ok = true;
+
+	for (i = 0; i < 2; i++)
+		begin(&guest[i], PLAIN, false);
+	for (i = 0; i < 2; i++)
+		ok = ok && touch(&guest[i], 0, 1);
+	age_all();
+	age_all();
+	for (i = 0; i < 2 && ok; i++) {
+		ok = touch(&guest[i], 0, 1);
+		age_all();
+		found = young();
+		ksft_print_msg("guest %u accessed %lu, found %lu\n", i, NR_PAGES, found);
+		ok = ok && about(found, NR_PAGES);
+	}
+	for (i = 0; i < 2; i++)
+		end(&guest[i]);
+	return ok;
 }
 
 static unsigned long move_pages_to(struct guest *guest, int node, unsigned long first,
@@ -303,7 +354,7 @@ static unsigned long move_pages_to(struct guest *guest, int node, unsigned long 
 	return moved;
 }
 
-/* Who ages the memory of one node may not forget what was accessed on another. */
+/* An aging of one node keeps the Accessed bits of pages on another. */
 static bool test_other_node(void)
 {
 	struct generations g;
@@ -754,6 +805,8 @@ static const struct {
 	bool (*possible)(void);
 } tests[] = {
 	{ "histogram", test_histogram },
+	{ "split", test_split },
+	{ "two_guests", test_two_guests },
 	{ "huge", test_huge },
 	{ "nested", test_nested, has_svm },
 	{ "nested_npt", test_nested_npt, has_npt },
