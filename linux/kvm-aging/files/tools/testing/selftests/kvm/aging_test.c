@@ -30,14 +30,16 @@
 /* Pages of a memslot of split memory: odd, so that most memslots begin inside a page table */
 #define SPLIT_PAGES	509UL
 #define KMMSCAND	"/sys/kernel/mm/kmmscand/enabled"
+#define THRESHOLD	"/sys/kernel/mm/kmmscand/hot_threshold"
+#define KVM_FLUSHES	"/sys/kernel/debug/kvm/remote_tlb_flush_requests"
 #define PROMOTE_S	40
 #define HOG		(4UL << 30)
 #define HOG_STEP	(2UL << 20)
-/* Pages that are not the guest's, or that wait in batches */
+/* Pages of the test itself, and pages that wait in batches */
 #define OTHERS		192
 
 /*
- * What the guest is told: touch every @step-th page of those from @first on, or add one to each
+ * An order for the guest: touch every @step-th page from @first on, or add one to each
  * round by round until it is told to stop; then say so.
  */
 static struct order {
@@ -240,8 +242,8 @@ static bool about(unsigned long found, unsigned long expected)
 }
 
 /*
- * Touch some, age, and count what went into the generation that was the youngest: the pages that
- * were found accessed, and what the host has touched.
+ * Touch some, age, and count the pages that went into the generation that was the youngest: the aging
+ * found them accessed.
  */
 static bool histogram(enum kind kind, bool huge)
 {
@@ -377,7 +379,7 @@ static bool test_other_node(void)
 	return ok && about(g.before[0], NR_PAGES / 2) && about(g.before[1], NR_PAGES / 2);
 }
 
-/* What /proc/self/pagemap says about the guest's pages */
+/* Entries of /proc/self/pagemap for the guest's pages */
 static void read_pagemap(struct guest *guest, uint64_t entries[NR_PAGES])
 {
 	unsigned long first = (unsigned long)guest->memory / PAGE;
@@ -461,7 +463,7 @@ static void *use_half(void *arg)
 	return NULL;
 }
 
-/* Somebody else uses up the memory of the machine: kswapd takes the half that is not touched. */
+/* Another group uses up the memory of the machine: kswapd takes the half that is not touched. */
 static bool test_kswapd(void)
 {
 	unsigned long stolen = vm_event("pgsteal_kswapd"), hot, cold, taken = 0, i;
@@ -476,7 +478,7 @@ static bool test_kswapd(void)
 	hog = mmap(NULL, HOG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		   -1, 0);
 	for (i = 0, cold = 0; i < HOG && cold < NR_PAGES / 4; i += HOG_STEP) {
-		/* It is nobody's to take. */
+		/* kswapd cannot take it. */
 		if (mlock(hog + i, HOG_STEP))
 			break;
 		swapped_out(&guest, &hot, &cold);
@@ -509,7 +511,7 @@ static bool test_page_idle(void)
 	}
 	begin(&guest, PLAIN, false);
 	ok = touch(&guest, 0, 1);
-	/* What waits in batches does not count as being on an LRU list. */
+	/* A page that waits in a batch does not count as being on an LRU list. */
 	age_all();
 	read_pagemap(&guest, entries);
 	for (i = 0; i < NR_PAGES; i++) {
@@ -573,7 +575,7 @@ static void end_aging(struct ager *ager)
 
 /*
  * While memory is aged, it is discarded, and the guest must find it empty.  If the mapping of a
- * page came back, the guest would find what has been there, or what somebody else has there now.
+ * page came back, the guest would find its old content, or that of the page's new owner.
  */
 static bool discard(enum kind kind)
 {
@@ -590,7 +592,7 @@ static bool discard(enum kind kind)
 		chunk = n % 2 ? 64 : NR_PAGES;
 		for (i = 0; i < NR_PAGES; i += chunk) {
 			madvise(guest.memory + i * PAGE, chunk * PAGE, MADV_DONTNEED);
-			/* Give away what the guest may still have. */
+			/* Give away pages that the guest may still have. */
 			memset(guest.memory + i * PAGE, 0, chunk * PAGE);
 		}
 		/* The guest adds a one, which the host must find. */
@@ -633,7 +635,7 @@ static void merge(struct guest *guest, bool on)
 
 /*
  * A guest counts while its memory is aged, moved, merged, swapped out and logged.  It must find
- * its counts, and so must the host, and what was written must be in the dirty log.
+ * its counts, and so must the host, and each page that was written must be in the dirty log.
  */
 static bool test_stress(void)
 {
@@ -672,7 +674,7 @@ static bool test_stress(void)
 	return !guest.failed && rounds > 1 && n && ager.passes && !wrong;
 }
 
-/* What a guest writes while its memory is aged must be in the dirty log. */
+/* A page that a guest writes while its memory is aged must be in the dirty log. */
 static bool test_dirty_log(void)
 {
 	unsigned long *log = calloc(NR_PAGES / 64, sizeof(*log));
@@ -784,6 +786,67 @@ static bool test_promote(void)
 	return ok && hot >= NR_PAGES / 2 * 9 / 10 && cold <= NR_PAGES / 2 / 20;
 }
 
+static unsigned long kvm_flushes(void)
+{
+	unsigned long value = 0;
+	FILE *f = fopen(KVM_FLUSHES, "r");
+
+	if (!f || fscanf(f, "%lu", &value) != 1)
+		ksft_exit_fail_msg("%s: %s\n", KVM_FLUSHES, strerror(errno));
+	fclose(f);
+	return value;
+}
+
+/* The guest or the host accesses the guest's memory until kmmscand has found it @walks times. */
+static bool found_by_kmmscand(struct guest *guest, bool by_guest, unsigned int walks)
+{
+	const unsigned long before = vm_event("kmmscand_pte_young");
+	const time_t until = time(NULL) + PROMOTE_S;
+	unsigned long i;
+
+	while (vm_event("kmmscand_pte_young") - before < walks * NR_PAGES) {
+		if (time(NULL) >= until || (by_guest && !touch(guest, 0, 1)))
+			return false;
+		for (i = 0; i < NR_PAGES && !by_guest; i++)
+			READ_ONCE(*(uint64_t *)(guest->memory + i * PAGE));
+	}
+	return true;
+}
+
+/*
+ * kmmscand flushes the TLBs of KVM's vCPUs once after a walk that has found accesses of the guest,
+ * and the host's TLB after a walk that has found accesses of the host.  Six walks are too few for a
+ * promotion, which would flush, too.
+ */
+static bool test_flush(void)
+{
+	unsigned long kvm[2], host[2];
+	struct guest guest;
+	unsigned int i;
+	bool ok;
+
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	move_pages_to(&guest, 1, 0, 1);
+	write_file(THRESHOLD, "9");
+	write_file(KMMSCAND, "1");
+	for (i = 0; i < 2 && ok; i++) {
+		/* The first walk finds older accesses, too. */
+		ok = found_by_kmmscand(&guest, i == 0, 1);
+		kvm[i] = kvm_flushes();
+		host[i] = vm_event("nr_tlb_remote_flush");
+		ok = ok && found_by_kmmscand(&guest, i == 0, 2);
+		kvm[i] = kvm_flushes() - kvm[i];
+		host[i] = vm_event("nr_tlb_remote_flush") - host[i];
+		ksft_print_msg("accessed by the %s: flushes of KVM %lu, of the host %lu\n",
+			       i ? "host" : "guest", kvm[i], host[i]);
+	}
+	write_file(KMMSCAND, "0");
+	write_file(THRESHOLD, "3");
+	end(&guest);
+	return ok && kvm[0] && kvm[0] <= 4 && !host[0] && !kvm[1] && host[1];
+}
+
 static bool has_kmmscand(void)
 {
 	return !access(KMMSCAND, W_OK);
@@ -815,6 +878,7 @@ static const struct {
 	{ "kswapd", test_kswapd },
 	{ "page_idle", test_page_idle },
 	{ "promote", test_promote, has_kmmscand },
+	{ "flush", test_flush, has_kmmscand },
 	{ "discard", test_discard },
 	{ "dirty_log", test_dirty_log },
 	{ "memslot", test_memslot },
