@@ -379,8 +379,8 @@ def measure(_args: argparse.Namespace) -> bool:
 STUDY = Study(
     name=NAME,
     title="What aging of guest memory costs",
-    what=f"A guest of {SIZE_MB} MiB ({HUGE_MB} MiB in huge pages) is aged once, or a quarter of it is evicted; guests of "
-    f"{FAULT_MB} MiB a vCPU are aged again "
+    what=f"A guest of {SIZE_MB} MiB ({HUGE_MB} MiB in huge pages) is aged once, or a quarter of it "
+    f"is evicted; guests of {FAULT_MB} MiB a vCPU are aged again "
     f"and again while they touch their memory first; a guest uses {HOT_PCT} % of {HOT_MB} MiB of "
     f"slow memory for {HOT_S} s.",
     columns=(

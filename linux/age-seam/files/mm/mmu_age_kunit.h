@@ -74,6 +74,7 @@ static const struct mmu_notifier_ops mute_ops = {};
 static const struct mmu_notifier_ops walker_ops = {
 	.arch_invalidate_secondary_tlbs = ignore_invalidation,
 };
+
 static const struct mmu_age_ops made_up_ops = {
 	.notifier_ops = &by_table_ops,
 	.clear_young = by_table_clear_young,
@@ -177,8 +178,8 @@ static void forgets_answers(struct kunit *test)
 }
 
 /*
- * A subscriber without Accessed bits does not matter, on or off.  One that has them matters, and one
- * that walks the page tables of the CPUs does.
+ * A subscriber without Accessed bits does not matter, on or off.  One that has them matters, and
+ * one that walks the page tables of the CPUs does.
  */
 static void finds_accessed_bits(struct kunit *test)
 {

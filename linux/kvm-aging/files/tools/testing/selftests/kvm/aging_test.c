@@ -242,8 +242,8 @@ static bool about(unsigned long found, unsigned long expected)
 }
 
 /*
- * Touch some, age, and count the pages that went into the generation that was the youngest: the aging
- * found them accessed.
+ * Touch some, age, and count the pages that went into the generation that was the youngest: the
+ * aging found them accessed.
  */
 static bool histogram(enum kind kind, bool huge)
 {
