@@ -15,7 +15,7 @@ KMMSCAND = ("mm/tier/", "mm/demote.o", "mm/migrate.o", "mm/vmscan.o")
 MIGRC = ("mm/migrc/", "mm/migrate.o", "mm/rmap.o", "mm/memory.o")
 MIGRATE = ("mm/migrate_batch.o", "mm/migrate_copy.o", "mm/migrate.o", "mm/rmap.o", "mm/vmscan.o")
 AGING = (
-    *("mm/mmu_age.o", "mm/mmu_notifier.o", "mm/vmscan.o", "mm/tier/", "virt/kvm/age.o"),
+    *("mm/mmu_age.o", "mm/mmu_notifier.o", "mm/vmscan.o", "mm/tier/"),
     *("virt/kvm/kvm_main.o", "arch/x86/kvm/mmu/age.o", "arch/x86/kvm/mmu/mmu.o"),
 )
 ZAP = ("mm/zap_batch.o", "mm/memory.o", "mm/mmu_gather.o", "mm/page_alloc.o", "mm/memcontrol.o")

@@ -5,16 +5,17 @@
  *
  *   idle     one aging (MGLRU, by debugfs) of pages that nobody has accessed since the last one
  *   young    one aging of pages that the vCPUs have all accessed since
+ *   evict    memory.reclaim of a quarter of the pages, which are idle; needs swap
  *   fault    the vCPUs touch their memory for the first time, while it is aged again and again
  *   hot      the vCPUs touch the first part of their pages for some time; where pages are then
  *
- * The markers are around the one write(2) that ages (idle, young), or around all that the vCPUs do
- * (fault, hot).  For "hot" the memory is there before READY, and can be placed until GO.
+ * The markers are around the one write(2) that ages or evicts (idle, young, evict), or around all
+ * that the vCPUs do (fault, hot).  For "hot" the memory is there before READY, and can be placed until GO.
  *
  * All memory is bound to one node (not with --no-bind 1), and only that node is aged while
  * something is measured.  The thread that ages runs on CPU 0, the vCPUs on others, if there are
- * enough.  Guest memory is in pages of 4 KiB; the guest maps it with huge pages, and its page
- * tables are elsewhere, so what it accesses besides is a handful of pages.
+ * enough.  Guest memory is in pages of 4 KiB, or in huge pages (--thp 1); the guest maps it with
+ * huge pages, and its page tables are elsewhere, so it accesses a handful of other pages.
  *
  * Generations are those of the memory control group --cgroup, which needs to be new, as all that
  * belongs to it is aged and counted: "young" are the pages that the last aging found accessed,
@@ -150,12 +151,12 @@ static void fill_small_slot(char *p, size_t bytes)
 	}
 }
 
-static void make_vm(void)
+static void make_vm(bool thp)
 {
 	size_t bytes = vm.part * vm.nr, small = (DATA_TABLES + (bytes + GIB - 1) / GIB) * PAGE_SZ;
 	char *p = region_map(small, false);
 
-	vm.data = region_map(bytes, false);
+	vm.data = region_map(bytes, thp);
 	vm.kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	if (vm.kvm < 0)
 		die("/dev/kvm: %s; needs a CPU with SVM or VMX, and KVM in the kernel",
@@ -494,6 +495,44 @@ static void one_aging(const struct args *args, bool young)
 	       g.before[args->node], g.older[args->node], g.youngest[args->node]);
 }
 
+/* How many pages of the guest are in memory? */
+static unsigned long resident(void)
+{
+	size_t n = vm.part * vm.nr / PAGE_SZ;
+	unsigned char *in = malloc(n);
+	unsigned long found = 0;
+
+	if (!in || mincore(vm.data, n * PAGE_SZ, in))
+		die("mincore of %zu pages: %s", n, strerror(errno));
+	for (size_t i = 0; i < n; i++)
+		found += in[i] & 1;
+	free(in);
+	return found;
+}
+
+static void evict(const struct args *args, const char *cgroup)
+{
+	unsigned long before;
+	char path[4200], text[64];
+	int fd;
+
+	populate();
+	for (int i = 0; i < AGINGS; i++)
+		age_all_nodes();
+	sleep_s(SETTLE_S);
+	before = resident();
+	snprintf(text, sizeof(text), "%zu swappiness=200", vm.part * vm.nr / 4);
+	snprintf(path, sizeof(path), "%s/memory.reclaim", cgroup);
+	fd = open(path, O_WRONLY);
+	lab_start();
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		die("'%s' to %s: %s; is there swap?", text, path, strerror(errno));
+	lab_stop();
+	close(fd);
+	begin_result(args);
+	printf(", \"evicted\": %lu}\n", before - resident());
+}
+
 static void first_touch(const struct args *args)
 {
 	double sum = 0, longest = 0;
@@ -641,10 +680,11 @@ static void bind_data(unsigned int node)
 int main(int argc, char **argv)
 {
 	uint64_t vcpus = 1, size_mb = 32, cpus_from = 1, node = UINT64_MAX, no_bind = 0, reads = 0;
+	uint64_t thp = 0;
 	struct args args = { .name = "idle", .passes = UINT64_MAX, .hot_pct = 50, .seconds = 5 };
 	const char *cgroup = NULL;
 	const struct opt opts[] = {
-		{ "case", OPT_STR, &args.name, "idle, young, fault or hot" },
+		{ "case", OPT_STR, &args.name, "idle, young, evict, fault or hot" },
 		{ "vcpus", OPT_U64, &vcpus, "1 to 64" },
 		{ "size-mb", OPT_U64, &size_mb, "memory of each vCPU" },
 		{ "cgroup", OPT_STR, &cgroup, "directory of a new control group of memory" },
@@ -652,18 +692,21 @@ int main(int argc, char **argv)
 		{ "node", OPT_U64, &node, "that has the memory, 0 to 7" },
 		{ "no-bind", OPT_U64, &no_bind, "1: no policy keeps it there" },
 		{ "read", OPT_U64, &reads, "1: once written, pages are read (young, hot)" },
+		{ "thp", OPT_U64, &thp, "1: memory of the guest is in huge pages" },
 		{ "passes", OPT_U64, &args.passes, "of fault: agings at most; 0: none" },
 		{ "hot-pct", OPT_U64, &args.hot_pct, "of hot: percent of the pages" },
 		{ "seconds", OPT_F64, &args.seconds, "of hot: how long; 0: not at all" },
 		{ NULL, OPT_U64, NULL, NULL },
 	};
-	bool is_hot, is_fault, ages;
+	bool is_hot, is_fault, is_evict, ages;
 
 	opt_parse(argc - 1, argv + 1, opts);
 	is_hot = !strcmp(args.name, "hot");
 	is_fault = !strcmp(args.name, "fault");
-	if (!is_hot && !is_fault && strcmp(args.name, "idle") && strcmp(args.name, "young"))
-		die("--case %s: unknown; use idle, young, fault or hot", args.name);
+	is_evict = !strcmp(args.name, "evict");
+	if (!is_hot && !is_fault && !is_evict && strcmp(args.name, "idle") &&
+	    strcmp(args.name, "young"))
+		die("--case %s: unknown; use idle, young, evict, fault or hot", args.name);
 	if (!vcpus || vcpus > MAX_VCPUS)
 		die("--vcpus must be 1 to %d", MAX_VCPUS);
 	if (!size_mb || size_mb > (MAX_DATA >> 20) / vcpus)
@@ -688,7 +731,7 @@ int main(int argc, char **argv)
 		join_group(cgroup);
 	if (ages)
 		open_lru_gen();
-	make_vm();
+	make_vm(thp);
 	if (!no_bind)
 		bind_data(args.node);
 	start_vcpus();
@@ -696,6 +739,8 @@ int main(int argc, char **argv)
 		hot(&args);
 	else if (is_fault)
 		first_touch(&args);
+	else if (is_evict)
+		evict(&args, cgroup);
 	else
 		one_aging(&args, !strcmp(args.name, "young"));
 	end_vm();

@@ -58,21 +58,21 @@ AT_BOOT = replace(
     before=f"grep -q Y {PARAMETERS}/range_aging || exit 5",
 )
 # What must fail, by enum kvm_age_faults in arch/x86/kvm/mmu/age.h, and a number that it prints:
-# half of 8192 pages are on node 1; all are accessed; none belongs to somebody else.
+# half of 8192 pages are on node 1; all are accessed; none belongs to another process.
 BROKEN = {
     2: (_with(1, "-t other_node", faults=2), r"on node 1 (\d+)", range(3000)),
     4: (_with(1, "-t nested", faults=4), r"accessed 8192, found (\d+)", range(8000)),
     8: (_with(1, "-t nested_npt", faults=8), r"accessed 8192, found (\d+)", range(8000)),
-    # Last: who has a page that was given to somebody else may write to it.
+    # Last: the guest may write to a page that belongs to another process by then.
     1: (
         _with(1, "-s 60 -t discard", faults=1, delay_us=200),
         r"(\d+) pages were not the guest's",
         range(1, sys.maxsize),
     ),
 }
-# KUnit cases that a plain store, and pages that nobody has asked about, must make fail
+# KUnit cases that a plain store, and aging of pages outside of the question, must make fail
 BROKEN_KUNIT = 3, {"clears_accessed_only", "answers_for_pages"}
-# What KASAN must notice: page tables are freed that somebody reads.
+# KASAN must notice that page tables are freed while an ager reads them.
 UNLOCKED = _with(1, "-s 60 -t memslot", faults=16, delay_us=200)
 
 
@@ -135,7 +135,8 @@ def test_kunit_notices_broken_rules(debug_kernel: KernelImage, out_dir: Path) ->
 def test_with_shadow_page_tables(
     parameter: str, torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    args = "-s 1 -t histogram -t nested -t reclaim -t page_idle -t discard -t stress"
+    names = "histogram", "split", "huge", "nested", "reclaim", "page_idle", "discard", "stress"
+    args = "-s 1 " + " ".join(f"-t {name}" for name in names)
     wanted = (AT_BOOT, _with(0, "-t histogram"), _with(1, args))
     append = f"{parameter} kvm.range_aging=1"
     report(subtests, _run(torture_kernel, wanted, out_dir, append), may_skip=())

@@ -15,7 +15,8 @@
  * mmu_age_unregister() waits for the calls that use it, which do not sleep.
  *
  * Cost of a question: one walk over the subscriptions, and one call for each of the registered
- * kind; one call for each page for others.  Memory: 2 * PTRS_PER_PTE bits on the walker's stack.
+ * kind; one call for each page for the other kinds.  Memory: 2 * PTRS_PER_PTE bits on the walker's
+ * stack.
  */
 #include <linux/export.h>
 #include <linux/mmu_age.h>

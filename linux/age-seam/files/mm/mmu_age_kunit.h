@@ -9,7 +9,7 @@
 
 #define TABLE	(3UL << PMD_SHIFT)
 
-/* What a subscriber was asked about, and how often */
+/* A subscriber that counts its calls, and has the pages of the last one */
 struct subscriber {
 	struct mmu_notifier mn;
 	unsigned int calls;
@@ -17,7 +17,7 @@ struct subscriber {
 	DECLARE_BITMAP(pages, PTRS_PER_PTE);
 };
 
-/* What had registered before the test */
+/* The ops that had registered before the test, and the key */
 static const struct mmu_age_ops *ops_before;
 static bool on_before;
 
@@ -58,6 +58,11 @@ static void by_table_clear_young(struct mmu_notifier *mn, struct mmu_age *age)
 			__set_bit(i, age->young);
 }
 
+static void ignore_invalidation(struct mmu_notifier *mn, struct mm_struct *mm, unsigned long start,
+				unsigned long end)
+{
+}
+
 static void by_table_flush(struct mmu_notifier *mn)
 {
 	container_of(mn, struct subscriber, mn)->flushes++;
@@ -66,6 +71,10 @@ static void by_table_flush(struct mmu_notifier *mn)
 static const struct mmu_notifier_ops by_table_ops = { .clear_young = by_page_clear_young };
 static const struct mmu_notifier_ops by_page_ops = { .clear_young = by_page_clear_young };
 static const struct mmu_notifier_ops mute_ops = {};
+static const struct mmu_notifier_ops walker_ops = {
+	.arch_invalidate_secondary_tlbs = ignore_invalidation,
+};
+
 static const struct mmu_age_ops made_up_ops = {
 	.notifier_ops = &by_table_ops,
 	.clear_young = by_table_clear_young,
@@ -118,7 +127,7 @@ static void ask(struct mmu_age *age, struct mm_struct *mm)
 	mmu_age_ask(age, mm);
 }
 
-/* One kind is called once, another for each page, and nobody about pages that do not matter. */
+/* One kind is called once, another for each page; no subscriber is asked about other pages. */
 static void asks_each_in_its_way(struct kunit *test)
 {
 	struct mm_struct *mm = begin(test);
@@ -144,7 +153,7 @@ static void asks_each_in_its_way(struct kunit *test)
 	end(mm, table, page);
 }
 
-/* What was answered about one page table is not used for the next, nor without who has answered. */
+/* The next page table does not use the answer about the last one; with the key off none is used. */
 static void forgets_answers(struct kunit *test)
 {
 	struct mm_struct *mm = begin(test);
@@ -168,21 +177,28 @@ static void forgets_answers(struct kunit *test)
 	end(mm, table, NULL);
 }
 
-/* Who knows of no accesses matters only while nobody can tell. */
-static void tells_who_matters(struct kunit *test)
+/*
+ * A subscriber without Accessed bits does not matter, on or off.  One that has them matters, and
+ * one that walks the page tables of the CPUs does.
+ */
+static void finds_accessed_bits(struct kunit *test)
 {
-	struct mm_struct *mm = begin(test);
-	struct subscriber *mute, *page;
+	const struct mmu_notifier_ops *kinds[] = { &by_page_ops, &walker_ops };
+	unsigned int i;
 
-	KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
-	mute = subscribe(test, mm, &mute_ops);
-	KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
-	mmu_age_switch(&made_up_ops, false);
-	KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
-	mmu_age_switch(&made_up_ops, true);
-	page = subscribe(test, mm, &by_page_ops);
-	KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
-	end(mm, mute, page);
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct mm_struct *mm = begin(test);
+		struct subscriber *mute, *other;
+
+		KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
+		mute = subscribe(test, mm, &mute_ops);
+		KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
+		mmu_age_switch(&made_up_ops, false);
+		KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
+		other = subscribe(test, mm, kinds[i]);
+		KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
+		end(mm, mute, other);
+	}
 }
 
 /* All subscribers of a kind are asked and flushed, not only the newest one of an address space. */
@@ -208,7 +224,7 @@ static void asks_every_subscriber(struct kunit *test)
 	end(mm, first, second);
 }
 
-/* The answer names whose Accessed bit was set. */
+/* The answer names the MMU that had set its Accessed bit. */
 static void tells_whose_bit(struct kunit *test)
 {
 	struct mm_struct *mm = begin(test);
@@ -233,7 +249,7 @@ static void tells_whose_bit(struct kunit *test)
 static struct kunit_case mmu_age_cases[] = {
 	KUNIT_CASE(asks_each_in_its_way),
 	KUNIT_CASE(forgets_answers),
-	KUNIT_CASE(tells_who_matters),
+	KUNIT_CASE(finds_accessed_bits),
 	KUNIT_CASE(asks_every_subscriber),
 	KUNIT_CASE(tells_whose_bit),
 	{}

@@ -2,8 +2,8 @@
 /*
  * Which pages of a page table have the CPUs and secondary MMUs accessed?
  *
- * The Accessed bit of a PTE does not show what a secondary MMU has accessed: a virtual machine
- * uses KVM's page tables.  mmu_notifier_clear_young() returns one bit for a range, so a walker
+ * The Accessed bit of a PTE does not show accesses of a secondary MMU: a virtual machine uses KVM's
+ * page tables.  mmu_notifier_clear_young() returns one bit for a range, so a walker
  * that needs an answer for each page calls it for each page.  With this interface a walker
  * gathers the pages of one page table and asks the secondary MMUs once:
  *
@@ -42,12 +42,12 @@
 /* Entries of secondary MMUs that one hold of a page-table lock may cost */
 #define MMU_AGE_BUDGET	10000
 
-/* Whose Accessed bit was set? */
+/* Which Accessed bit was set? */
 #define MMU_AGE_CPU		BIT(0)
 #define MMU_AGE_SECONDARY	BIT(1)
 
 /**
- * struct mmu_age - what is known of the pages of a page table
+ * struct mmu_age - question about the pages of a page table, and its answer
  * @secondary: may a secondary MMU know of accesses that PTEs do not show?
  * @asked:     are @pages and @young valid?
  * @budget:    entries that secondary MMUs may still look at
@@ -97,9 +97,8 @@ bool mmu_notifier_until(struct mm_struct *mm,
  * mmu_age_secondary - may a secondary MMU know of accesses to an address space?
  * @mm: address space
  *
- * While mmu_age_key is off, each subscriber to mmu_notifiers counts.  While the key is on, two
- * kinds of subscribers count: those that have Accessed bits of their own, and those that walk the
- * page tables of the CPUs (shared virtual addressing).  The latter may cache an entry that leads
+ * Two kinds of subscribers to mmu_notifiers count.  One has Accessed bits of its own.  The other
+ * walks the page tables of the CPUs (shared virtual addressing): it may cache an entry that leads
  * to a page table, and then set Accessed bits below without setting that of the entry.
  *
  * Context: any
@@ -107,8 +106,7 @@ bool mmu_notifier_until(struct mm_struct *mm,
  */
 static inline bool mmu_age_secondary(struct mm_struct *mm)
 {
-	return mm_has_notifiers(mm) &&
-	       (!static_branch_unlikely(&mmu_age_key) || __mmu_age_secondary(mm));
+	return mm_has_notifiers(mm) && __mmu_age_secondary(mm);
 }
 
 /**

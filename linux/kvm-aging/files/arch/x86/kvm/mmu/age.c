@@ -96,7 +96,7 @@ static __always_inline bool kvm_age_asked(const struct kvm_gfn_range *range, gfn
 	return find_next_bit(range->arg.age->pages, end, bit) < end;
 }
 
-/* Pages of [start, end) were accessed.  Tell so of those that are in the question. */
+/* Pages of [start, end) were accessed.  Answer for the ones that are in the question. */
 static __always_inline void kvm_age_found(const struct kvm_gfn_range *range, gfn_t start,
 					  gfn_t end)
 {

@@ -33,8 +33,8 @@ void __kvm_age_delay(void)
  * @value: to store
  * @read:  the SPTE as it was read
  *
- * If somebody has taken the page from the guest meanwhile, the guest has it again now.  Then the
- * page keeps a reference for ever: the test is to fail, not somebody else's page to be written.
+ * If the page was taken from the guest meanwhile, the guest has it again now.  Then the page keeps
+ * a reference for ever: the test fails, and the guest does not write to another process's page.
  *
  * Context: RCU, so that the page table stays
  */

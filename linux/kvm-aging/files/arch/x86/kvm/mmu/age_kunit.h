@@ -8,7 +8,7 @@
 #define LEAF		(SPTE_MMU_PRESENT_MASK | PT_PRESENT_MASK | PT_USER_MASK | MADE_UP_PFN)
 
 /*
- * A root whose first entry leads to a page table, whose second one maps 2 MiB, and whose others
+ * A root.  Its first entry leads to a page table, its second one maps 2 MiB, and the remaining ones
  * map nothing.
  */
 struct made_up {
@@ -70,7 +70,7 @@ static void unmake(struct made_up *m)
 	free_page((unsigned long)m->spt[1]);
 }
 
-/* Only that bit goes, and only from what was read. */
+/* Only that bit goes, and only from the value that was read. */
 static void clears_accessed_only(struct kunit *test)
 {
 	u64 spte, before;
@@ -128,7 +128,7 @@ static void answers_for_pages(struct kunit *test)
 	unmake(m);
 }
 
-/* All pages of a huge SPTE were accessed, and what leads to page tables stays. */
+/* All pages of a huge SPTE were accessed, and the entry that leads to a page table stays. */
 static void answers_for_huge(struct kunit *test)
 {
 	struct made_up *m = make_up(test);
@@ -200,7 +200,7 @@ static void stops_at_the_budget(struct kunit *test)
 	unmake(m);
 }
 
-/* A test changes nothing; what is not present has no bits. */
+/* A test changes nothing; an SPTE that is not present has no bits. */
 static void tests_without_change(struct kunit *test)
 {
 	struct made_up *m = make_up(test);
@@ -216,7 +216,7 @@ static void tests_without_change(struct kunit *test)
 	unmake(m);
 }
 
-/* All SPTEs of an rmap are looked at, and the list is what it was, and not locked. */
+/* All SPTEs of an rmap are looked at; the list does not change, and is not locked. */
 static void answers_by_rmap(struct kunit *test)
 {
 	struct pte_list_desc tail = { .spte_count = PTE_LIST_EXT };

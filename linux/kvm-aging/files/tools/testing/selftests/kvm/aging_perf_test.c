@@ -86,7 +86,7 @@ static bool within_tenth(unsigned long found, unsigned long expected)
 	return found >= expected - expected / 10 && found <= expected + expected / 10;
 }
 
-/* One aging of memory that was all accessed since the last one, and of what was not. */
+/* One aging of memory that was all accessed since the last one, and one of idle memory. */
 static bool age_once(unsigned long pages)
 {
 	unsigned long accessed, idle;

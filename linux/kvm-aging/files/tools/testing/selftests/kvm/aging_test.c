@@ -27,15 +27,19 @@
 #define GPA		0x100000000UL
 #define GVA		0x100000000UL
 #define SLOT		1
+/* Pages of a memslot of split memory: odd, so that most memslots begin inside a page table */
+#define SPLIT_PAGES	509UL
 #define KMMSCAND	"/sys/kernel/mm/kmmscand/enabled"
+#define THRESHOLD	"/sys/kernel/mm/kmmscand/hot_threshold"
+#define KVM_FLUSHES	"/sys/kernel/debug/kvm/remote_tlb_flush_requests"
 #define PROMOTE_S	40
 #define HOG		(4UL << 30)
 #define HOG_STEP	(2UL << 20)
-/* Pages that are not the guest's, or that wait in batches */
+/* Pages of the test itself, and pages that wait in batches */
 #define OTHERS		192
 
 /*
- * What the guest is told: touch every @step-th page of those from @first on, or add one to each
+ * An order for the guest: touch every @step-th page from @first on, or add one to each
  * round by round until it is told to stop; then say so.
  */
 static struct order {
@@ -136,6 +140,7 @@ static void guest_hypervisor(struct svm_test_data *svm, uint64_t *npt, uint64_t 
 
 enum kind {
 	PLAIN,
+	SPLIT,		/* its memory is in memslots that begin inside page tables of the host */
 	NESTED,		/* the guest of the guest touches: another root of the same page tables */
 	NESTED_NPT,	/* and has nested page tables, which KVM shadows */
 };
@@ -181,8 +186,23 @@ static bool touch(struct guest *guest, unsigned long first, unsigned long step)
 	return tell(guest, (struct order){ .first = first, .step = step, .write = 1 });
 }
 
+/* Replace the memslot of the guest's memory by many. */
+static void split(struct guest *guest)
+{
+	unsigned long first, n;
+	unsigned int slot = SLOT;
+
+	vm_set_user_memory_region(guest->vm, SLOT, 0, GPA, 0, guest->memory);
+	for (first = 0; first < NR_PAGES; first += n) {
+		n = NR_PAGES - first < SPLIT_PAGES ? NR_PAGES - first : SPLIT_PAGES;
+		vm_set_user_memory_region(guest->vm, slot++, 0, GPA + first * PAGE, n * PAGE,
+					  guest->memory + first * PAGE);
+	}
+}
+
 static void begin(struct guest *guest, enum kind kind, bool huge)
 {
+	const bool nested = kind == NESTED || kind == NESTED_NPT;
 	vm_vaddr_t svm = 0, npt = 0;
 	struct kvm_vm *vm;
 
@@ -190,10 +210,10 @@ static void begin(struct guest *guest, enum kind kind, bool huge)
 	order = (struct order){ .step = NR_PAGES };
 	stop = false;
 	prctl(PR_SET_THP_DISABLE, !huge, 0, 0, 0);
-	vm = vm_create_with_one_vcpu(&guest->vcpu, kind == PLAIN ? (void *)guest_code :
-							  (void *)guest_hypervisor);
+	vm = vm_create_with_one_vcpu(&guest->vcpu, nested ? (void *)guest_hypervisor :
+							    (void *)guest_code);
 	guest->vm = vm;
-	if (kind != PLAIN) {
+	if (nested) {
 		vcpu_alloc_svm(vm, &svm);
 		if (kind == NESTED_NPT)
 			npt = vm_vaddr_alloc_pages(vm, NPT_TABLES);
@@ -205,6 +225,8 @@ static void begin(struct guest *guest, enum kind kind, bool huge)
 	sync_global_to_guest(vm, stop);
 	guest->memory = addr_gpa2hva(vm, GPA);
 	memset(guest->memory, 1, NR_PAGES * PAGE);
+	if (kind == SPLIT)
+		split(guest);
 }
 
 static void end(struct guest *guest)
@@ -220,8 +242,8 @@ static bool about(unsigned long found, unsigned long expected)
 }
 
 /*
- * Touch some, age, and count what went into the generation that was the youngest: the pages that
- * were found accessed, and what the host has touched.
+ * Touch some, age, and count the pages that went into the generation that was the youngest: the
+ * aging found them accessed.
  */
 static bool histogram(enum kind kind, bool huge)
 {
@@ -266,6 +288,11 @@ static bool test_histogram(void)
 	return histogram(PLAIN, false);
 }
 
+static bool test_split(void)
+{
+	return histogram(SPLIT, false);
+}
+
 static bool test_huge(void)
 {
 	return histogram(PLAIN, true);
@@ -279,6 +306,32 @@ static bool test_nested(void)
 static bool test_nested_npt(void)
 {
 	return histogram(NESTED_NPT, false);
+}
+
+/* One process has two guests, and each in turn accesses its memory. */
+static bool test_two_guests(void)
+{
+	struct guest guest[2];
+	unsigned long found;
+	unsigned int i;
+	bool ok = true;
+
+	for (i = 0; i < 2; i++)
+		begin(&guest[i], PLAIN, false);
+	for (i = 0; i < 2; i++)
+		ok = ok && touch(&guest[i], 0, 1);
+	age_all();
+	age_all();
+	for (i = 0; i < 2 && ok; i++) {
+		ok = touch(&guest[i], 0, 1);
+		age_all();
+		found = young();
+		ksft_print_msg("guest %u accessed %lu, found %lu\n", i, NR_PAGES, found);
+		ok = ok && about(found, NR_PAGES);
+	}
+	for (i = 0; i < 2; i++)
+		end(&guest[i]);
+	return ok;
 }
 
 static unsigned long move_pages_to(struct guest *guest, int node, unsigned long first,
@@ -303,7 +356,7 @@ static unsigned long move_pages_to(struct guest *guest, int node, unsigned long 
 	return moved;
 }
 
-/* Who ages the memory of one node may not forget what was accessed on another. */
+/* An aging of one node keeps the Accessed bits of pages on another. */
 static bool test_other_node(void)
 {
 	struct generations g;
@@ -326,7 +379,7 @@ static bool test_other_node(void)
 	return ok && about(g.before[0], NR_PAGES / 2) && about(g.before[1], NR_PAGES / 2);
 }
 
-/* What /proc/self/pagemap says about the guest's pages */
+/* Entries of /proc/self/pagemap for the guest's pages */
 static void read_pagemap(struct guest *guest, uint64_t entries[NR_PAGES])
 {
 	unsigned long first = (unsigned long)guest->memory / PAGE;
@@ -410,7 +463,7 @@ static void *use_half(void *arg)
 	return NULL;
 }
 
-/* Somebody else uses up the memory of the machine: kswapd takes the half that is not touched. */
+/* Another group uses up the memory of the machine: kswapd takes the half that is not touched. */
 static bool test_kswapd(void)
 {
 	unsigned long stolen = vm_event("pgsteal_kswapd"), hot, cold, taken = 0, i;
@@ -425,7 +478,7 @@ static bool test_kswapd(void)
 	hog = mmap(NULL, HOG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		   -1, 0);
 	for (i = 0, cold = 0; i < HOG && cold < NR_PAGES / 4; i += HOG_STEP) {
-		/* It is nobody's to take. */
+		/* kswapd cannot take it. */
 		if (mlock(hog + i, HOG_STEP))
 			break;
 		swapped_out(&guest, &hot, &cold);
@@ -458,7 +511,7 @@ static bool test_page_idle(void)
 	}
 	begin(&guest, PLAIN, false);
 	ok = touch(&guest, 0, 1);
-	/* What waits in batches does not count as being on an LRU list. */
+	/* A page that waits in a batch does not count as being on an LRU list. */
 	age_all();
 	read_pagemap(&guest, entries);
 	for (i = 0; i < NR_PAGES; i++) {
@@ -522,7 +575,7 @@ static void end_aging(struct ager *ager)
 
 /*
  * While memory is aged, it is discarded, and the guest must find it empty.  If the mapping of a
- * page came back, the guest would find what has been there, or what somebody else has there now.
+ * page came back, the guest would find its old content, or that of the page's new owner.
  */
 static bool discard(enum kind kind)
 {
@@ -539,7 +592,7 @@ static bool discard(enum kind kind)
 		chunk = n % 2 ? 64 : NR_PAGES;
 		for (i = 0; i < NR_PAGES; i += chunk) {
 			madvise(guest.memory + i * PAGE, chunk * PAGE, MADV_DONTNEED);
-			/* Give away what the guest may still have. */
+			/* Give away pages that the guest may still have. */
 			memset(guest.memory + i * PAGE, 0, chunk * PAGE);
 		}
 		/* The guest adds a one, which the host must find. */
@@ -582,7 +635,7 @@ static void merge(struct guest *guest, bool on)
 
 /*
  * A guest counts while its memory is aged, moved, merged, swapped out and logged.  It must find
- * its counts, and so must the host, and what was written must be in the dirty log.
+ * its counts, and so must the host, and each page that was written must be in the dirty log.
  */
 static bool test_stress(void)
 {
@@ -621,7 +674,7 @@ static bool test_stress(void)
 	return !guest.failed && rounds > 1 && n && ager.passes && !wrong;
 }
 
-/* What a guest writes while its memory is aged must be in the dirty log. */
+/* A page that a guest writes while its memory is aged must be in the dirty log. */
 static bool test_dirty_log(void)
 {
 	unsigned long *log = calloc(NR_PAGES / 64, sizeof(*log));
@@ -733,6 +786,67 @@ static bool test_promote(void)
 	return ok && hot >= NR_PAGES / 2 * 9 / 10 && cold <= NR_PAGES / 2 / 20;
 }
 
+static unsigned long kvm_flushes(void)
+{
+	unsigned long value = 0;
+	FILE *f = fopen(KVM_FLUSHES, "r");
+
+	if (!f || fscanf(f, "%lu", &value) != 1)
+		ksft_exit_fail_msg("%s: %s\n", KVM_FLUSHES, strerror(errno));
+	fclose(f);
+	return value;
+}
+
+/* The guest or the host accesses the guest's memory until kmmscand has found it @walks times. */
+static bool found_by_kmmscand(struct guest *guest, bool by_guest, unsigned int walks)
+{
+	const unsigned long before = vm_event("kmmscand_pte_young");
+	const time_t until = time(NULL) + PROMOTE_S;
+	unsigned long i;
+
+	while (vm_event("kmmscand_pte_young") - before < walks * NR_PAGES) {
+		if (time(NULL) >= until || (by_guest && !touch(guest, 0, 1)))
+			return false;
+		for (i = 0; i < NR_PAGES && !by_guest; i++)
+			READ_ONCE(*(uint64_t *)(guest->memory + i * PAGE));
+	}
+	return true;
+}
+
+/*
+ * kmmscand flushes the TLBs of KVM's vCPUs once after a walk that has found accesses of the guest,
+ * and the host's TLB after a walk that has found accesses of the host.  Six walks are too few for a
+ * promotion, which would flush, too.
+ */
+static bool test_flush(void)
+{
+	unsigned long kvm[2], host[2];
+	struct guest guest;
+	unsigned int i;
+	bool ok;
+
+	begin(&guest, PLAIN, false);
+	ok = touch(&guest, 0, 1);
+	move_pages_to(&guest, 1, 0, 1);
+	write_file(THRESHOLD, "9");
+	write_file(KMMSCAND, "1");
+	for (i = 0; i < 2 && ok; i++) {
+		/* The first walk finds older accesses, too. */
+		ok = found_by_kmmscand(&guest, i == 0, 1);
+		kvm[i] = kvm_flushes();
+		host[i] = vm_event("nr_tlb_remote_flush");
+		ok = ok && found_by_kmmscand(&guest, i == 0, 2);
+		kvm[i] = kvm_flushes() - kvm[i];
+		host[i] = vm_event("nr_tlb_remote_flush") - host[i];
+		ksft_print_msg("accessed by the %s: flushes of KVM %lu, of the host %lu\n",
+			       i ? "host" : "guest", kvm[i], host[i]);
+	}
+	write_file(KMMSCAND, "0");
+	write_file(THRESHOLD, "3");
+	end(&guest);
+	return ok && kvm[0] && kvm[0] <= 4 && !host[0] && !kvm[1] && host[1];
+}
+
 static bool has_kmmscand(void)
 {
 	return !access(KMMSCAND, W_OK);
@@ -754,6 +868,8 @@ static const struct {
 	bool (*possible)(void);
 } tests[] = {
 	{ "histogram", test_histogram },
+	{ "split", test_split },
+	{ "two_guests", test_two_guests },
 	{ "huge", test_huge },
 	{ "nested", test_nested, has_svm },
 	{ "nested_npt", test_nested_npt, has_npt },
@@ -762,6 +878,7 @@ static const struct {
 	{ "kswapd", test_kswapd },
 	{ "page_idle", test_page_idle },
 	{ "promote", test_promote, has_kmmscand },
+	{ "flush", test_flush, has_kmmscand },
 	{ "discard", test_discard },
 	{ "dirty_log", test_dirty_log },
 	{ "memslot", test_memslot },
