@@ -28,7 +28,12 @@ TIER = (
         "vma_split mbind_race move_pages_busy",
         timeout_s=300,
     ),
-    Program("policy_hole_test", timeout_s=240),
+    Program(
+        "policy_hole_test",
+        "swap_readback last_mapping cpuset_thread shared_process shared_policy cache_cpuset veto "
+        "cheap_refusal home_node bystander mbind_strict task_race shm_pair_race demoted",
+        timeout_s=240,
+    ),
     Program("kmmscand_test", timeout_s=480),
     Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
     Program("kmmscand_control_test", "prctl inherit files opt_out"),
@@ -49,6 +54,7 @@ EDGE = (
         timeout_s=240,
         before="export POLICY_SECONDS=30",
     ),
+    Program("policy_hole_test", "bystander_times", timeout_s=240),
     Program("kmmscand_edge_test", timeout_s=1000),
     Program("kmmscand_rule_test", timeout_s=450),
     Program("kmmscand_reclaim_test", timeout_s=500),
