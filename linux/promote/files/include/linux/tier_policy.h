@@ -10,6 +10,7 @@
 #include <linux/bitops.h>
 #include <linux/build_bug.h>
 #include <linux/jump_label.h>
+#include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/sched/coredump.h>
@@ -47,12 +48,18 @@ struct tier_question {
 
 /**
  * struct tier_wait - promotions that a change of a policy has to wait for
- * @slots: one bit for each flight
- * @seq:   a batch that began later has seen the change
+ * @slots:   one bit for each flight
+ * @seq:     a batch that began later has seen the change
+ * @pol:     of mbind(2): the new policy
+ * @forbids: of mbind(2): the new policy may forbid more
+ * @set:     of mbind(2): the policy is set, and only pages are looked for
  */
 struct tier_wait {
 	unsigned long slots;
 	u64 seq;
+	struct mempolicy *pol;
+	bool forbids;
+	bool set;
 };
 
 #ifdef CONFIG_TIER_PROMOTE
@@ -83,7 +90,8 @@ void __tier_wait_add(struct tier_wait *wait, const void *key);
 void __tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio);
 void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsigned long start,
 			     unsigned long end);
-void __tier_wait(struct tier_wait *wait);
+bool __tier_wait(struct tier_wait *wait);
+void __tier_mm_forked(struct mm_struct *mm, const struct mm_struct *from);
 void __tier_task_policy_changed(const struct mempolicy *old);
 
 static inline bool tier_moves(void)
@@ -118,6 +126,21 @@ static inline void tier_mm_copied(struct mm_struct *mm, const struct mm_struct *
 {
 	if (test_bit(MMF_TIER_VMA_POLICY, &from->flags))
 		tier_mm_set(mm, MMF_TIER_VMA_POLICY);
+}
+
+/**
+ * tier_mm_forked - fork has copied page tables, which may have migration entries
+ * @mm:   new
+ * @from: of the process that forks
+ *
+ * A promotion that has asked @from for a page is one that a change of a policy in @mm waits for.
+ *
+ * Context: before a task runs in @mm; mmap_lock of @from is held for writing.
+ */
+static inline void tier_mm_forked(struct mm_struct *mm, const struct mm_struct *from)
+{
+	if (tier_moves())
+		__tier_mm_forked(mm, from);
 }
 
 /**
@@ -192,18 +215,33 @@ static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)
 }
 
 /**
- * tier_vma_policy_changed - add the promotions that have asked for the policies of VMAs before
- * @wait:    zeroed at first
- * @mm:      of current
- * @forbids: the change may forbid more, also if no task has a policy
- *
- * Context: after the VMAs are unlocked.
+ * tier_mbind_forbids - can a policy of VMAs forbid more than the one before?
+ * @mm:   of current
+ * @mode: of the new policy
  */
-static inline void tier_vma_policy_changed(struct tier_wait *wait, struct mm_struct *mm,
-					   bool forbids)
+static inline bool tier_mbind_forbids(struct mm_struct *mm, int mode)
 {
-	if (forbids || test_bit(MMF_TIER_TASK_POLICY, &mm->flags))
-		tier_wait_add(wait, mm);
+	/* Without a policy of the VMA that of the task holds. */
+	return (mode != MPOL_DEFAULT && mode != MPOL_LOCAL) ||
+	       test_bit(MMF_TIER_TASK_POLICY, &mm->flags);
+}
+
+/**
+ * tier_vma_locked - mbind(2) has locked a VMA for writing, and looks for its pages next
+ * @wait: zeroed at first; @pol, @forbids and @set are those of mbind(2)
+ * @vma:  that no promotion asks until it is unlocked
+ *
+ * Adds the promotions that have asked before.
+ *
+ * Return: false if the VMA has to be left out: its policy was set, and has been changed since.
+ */
+static inline bool tier_vma_locked(struct tier_wait *wait, struct vm_area_struct *vma)
+{
+	if (wait->set)
+		return mpol_equal(vma_policy(vma), wait->pol);
+	if (wait->forbids)
+		tier_wait_add(wait, vma->vm_mm);
+	return true;
 }
 
 /**
@@ -237,18 +275,14 @@ static inline void tier_wait_add_objects(struct tier_wait *wait, struct mm_struc
  * tier_wait - wait for the promotions that were added
  * @wait: is empty afterwards
  *
- * A promotion that is waited for migrates at most one batch of 512 base pages, or one folio.  A
- * fatal signal ends the wait.
+ * A promotion that is waited for migrates at most one batch of 512 base pages, or one folio.
  *
  * Context: may sleep.
- * Return: true if there were any.
+ * Return: true if there were any; false also if a fatal signal has ended the wait.
  */
 static inline bool tier_wait(struct tier_wait *wait)
 {
-	if (!wait->slots)
-		return false;
-	__tier_wait(wait);
-	return true;
+	return wait->slots && __tier_wait(wait);
 }
 
 /**
@@ -318,6 +352,10 @@ static inline void tier_mm_copied(struct mm_struct *mm, const struct mm_struct *
 {
 }
 
+static inline void tier_mm_forked(struct mm_struct *mm, const struct mm_struct *from)
+{
+}
+
 static inline void tier_mm_shared(struct mm_struct *mm, u64 clone_flags)
 {
 }
@@ -338,9 +376,14 @@ static inline void tier_vma_policy(struct mm_struct *mm)
 {
 }
 
-static inline void tier_vma_policy_changed(struct tier_wait *wait, struct mm_struct *mm,
-					   bool forbids)
+static inline bool tier_mbind_forbids(struct mm_struct *mm, int mode)
 {
+	return false;
+}
+
+static inline bool tier_vma_locked(struct tier_wait *wait, struct vm_area_struct *vma)
+{
+	return true;
 }
 
 static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)

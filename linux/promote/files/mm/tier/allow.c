@@ -216,7 +216,8 @@ static enum tier_answer tier_object_answer(struct tier_flight *flight, struct fo
 
 	if (!shmem_mapping(mapping))
 		return TIER_NO_POLICY;
-	tier_flight_asks(flight, mapping);
+	if (!tier_flight_asks(flight, mapping))
+		return TIER_REFUSES;
 	shared = &SHMEM_I(mapping->host)->policy;
 	if (!READ_ONCE(shared->root.rb_node))
 		return TIER_NO_POLICY;
@@ -313,10 +314,12 @@ static enum tier_answer tier_vma_answer(struct tier_question *q, struct folio *f
 			answer = tier_answer(vma->vm_policy, q->flight->nid);
 	} else if (folio_test_anon(folio)) {
 		/* A private copy follows the policy of the object. */
-		tier_flight_asks(q->flight, vma->vm_file->f_mapping);
-		pol = vma->vm_ops->get_policy(vma, addr, &ilx);
-		answer = tier_answer(pol, q->flight->nid);
-		mpol_cond_put(pol);
+		answer = TIER_NOT_KNOWN;
+		if (tier_flight_asks(q->flight, vma->vm_file->f_mapping)) {
+			pol = vma->vm_ops->get_policy(vma, addr, &ilx);
+			answer = tier_answer(pol, q->flight->nid);
+			mpol_cond_put(pol);
+		}
 	}
 	if (bound)
 		vma_end_read(vma);
@@ -332,7 +335,8 @@ static bool tier_mapping_allows(struct tier_question *q, struct folio *folio,
 
 	if (!tier_mapping_counts(mm, folio))
 		return true;
-	tier_flight_asks(q->flight, mm);
+	if (!tier_flight_asks(q->flight, mm))
+		return false;
 	answer = tier_vma_answer(q, folio, vma, addr);
 	if (answer > TIER_ALLOWS)
 		return false;

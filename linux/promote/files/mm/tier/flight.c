@@ -16,14 +16,21 @@
  * no lock held (tier_wait()).  Batches that begin or ask later see the new policy.  It does not
  * wait if the new policy forbids no node that the old one allowed.
  *
- * mbind(2) looks for pages before it sets the policy, with the VMA locked for writing from the
- * look to the end of the call.  An address space with MMF_TIER_VMA_POLICY is asked with that lock
- * for reading, so a flight has asked before the look, or it is refused.  mbind(2) waits for the
- * flights that have asked before, and looks once more.
+ * mbind(2) looks for pages before it sets the policy, and has the VMA locked for writing until
+ * both are done.  An address space with MMF_TIER_VMA_POLICY is asked with that lock for reading.
+ * So a flight has asked before the VMA was locked, or is refused.  Those that have asked are added
+ * as soon as the VMA is locked (tier_vma_locked()): either their batch is under way, or its pages
+ * have arrived and are found.  mbind(2) waits after the change, and looks for pages once more.
+ *
+ * Fork copies migration entries of a batch that has not asked the child: the child takes over the
+ * parent's bit (__tier_mm_forked()).
+ *
+ * Not covered: control groups v1 without memory_migrate, and page cache that no PTE maps, where
+ * a change of cpuset.mems does not wait.  What is under way then may still arrive.
  *
  * Two keys may share a bit: a change waits for nothing then, with the probability
  *	(address spaces and objects that a batch has asked) / 2^TIER_ASKED_BITS.
- * A batch asks as many as map its folios.
+ * A batch asks at most TIER_ASKED_MAX, and refuses the folios of others.
  *
  * Cost.  A change looks at a word of each flight, one for each slow node as a rule.  A flight has
  * 4 KiB, clears 2.5 KiB of bits for each batch, and is never freed.
@@ -96,6 +103,13 @@ void tier_flight_put(struct tier_flight *flight)
 	wake_up(&flight->wait);
 }
 
+static void tier_flight_wake(struct tier_flight *flight)
+{
+	smp_mb();	/* The id comes first; pairs with prepare_to_wait(). */
+	if (waitqueue_active(&flight->wait))
+		wake_up_all(&flight->wait);
+}
+
 /**
  * tier_flight_begin - begin a batch
  * @flight: of the running task
@@ -110,6 +124,7 @@ void tier_flight_begin(struct tier_flight *flight, int nid)
 	/* A full barrier: with a higher id than a waiter has read, its change is seen. */
 	WRITE_ONCE(flight->id, atomic64_inc_return(&tier_flight_seq));
 	smp_wmb();	/* The id comes before the bits; pairs with tier_wait_look(). */
+	tier_flight_wake(flight);
 }
 
 /* All folios of the batch but @folio have moved or are back on the LRU. */
@@ -123,15 +138,9 @@ static void tier_flight_clear(struct tier_flight *flight, const struct folio *fo
 		flight->judged[i].mm = NULL;
 	}
 	bitmap_zero(flight->asked, 1 << TIER_ASKED_BITS);
+	flight->nr_asked = 0;
 	for (i = 0; i < ARRAY_SIZE(flight->folios); i++)
 		WRITE_ONCE(flight->folios[i], i == BIT_WORD(keep) ? BIT_MASK(keep) : 0);
-}
-
-static void tier_flight_wake(struct tier_flight *flight)
-{
-	smp_mb();	/* The id comes first; pairs with prepare_to_wait(). */
-	if (waitqueue_active(&flight->wait))
-		wake_up_all(&flight->wait);
 }
 
 /**
@@ -145,7 +154,6 @@ void tier_flight_next(struct tier_flight *flight, const struct folio *folio)
 {
 	tier_flight_clear(flight, folio);
 	tier_flight_begin(flight, flight->nid);
-	tier_flight_wake(flight);
 }
 
 /**
@@ -296,18 +304,42 @@ static bool tier_batch_over(struct tier_flight *flight, u64 seq)
  * __tier_wait - see tier_wait()
  * @wait: with flights
  */
-void __tier_wait(struct tier_wait *wait)
+bool __tier_wait(struct tier_wait *wait)
 {
 	unsigned long slot;
+	bool done = true;
 
 	count_tier_events(TIER_POLICY_WAIT, 1);
 	for_each_set_bit(slot, &wait->slots, TIER_FLIGHTS) {
 		struct tier_flight *flight = tier_flights[slot];
 
-		if (wait_event_killable(flight->wait, tier_batch_over(flight, wait->seq)))
+		if (wait_event_killable(flight->wait, tier_batch_over(flight, wait->seq))) {
+			done = false;
 			break;
+		}
 	}
 	wait->slots = 0;
+	return done;
+}
+
+/**
+ * __tier_mm_forked - see tier_mm_forked()
+ * @mm:   new
+ * @from: of the process that forks
+ *
+ * A batch may end meanwhile.  Then the bit stays for the next one, for which changes in @mm wait
+ * for nothing.
+ */
+void __tier_mm_forked(struct mm_struct *mm, const struct mm_struct *from)
+{
+	int slot;
+
+	for (slot = 0; slot < TIER_FLIGHTS; slot++) {
+		struct tier_flight *flight = READ_ONCE(tier_flights[slot]);
+
+		if (flight && test_bit(hash_ptr(from, TIER_ASKED_BITS), flight->asked))
+			set_bit(hash_ptr(mm, TIER_ASKED_BITS), flight->asked);
+	}
 }
 
 /**

@@ -16,6 +16,8 @@
 /* Bits for address spaces and objects that were asked, and for isolated folios */
 #define TIER_ASKED_BITS		14
 #define TIER_FOLIO_BITS		12
+/* Address spaces and objects that a batch asks, so that few changes wait for nothing */
+#define TIER_ASKED_MAX		1024
 /* Address spaces whose answer is kept */
 #define TIER_JUDGED_BITS	6
 
@@ -32,6 +34,7 @@ struct tier_judgement {
  * @wait:    waiters for the end of the batch
  * @nid:     target of the batch
  * @refused: base pages of the batch that were refused
+ * @nr_asked: bits that the batch has set in @asked
  * @asked:   address spaces and objects that the batch has asked, by hash
  * @folios:  folios that the batch has isolated, by hash
  * @judged:  address spaces that were judged in the batch, by hash; mm_count is held
@@ -44,6 +47,7 @@ struct tier_flight {
 	wait_queue_head_t wait;
 	int nid;
 	unsigned long refused;
+	unsigned int nr_asked;
 	DECLARE_BITMAP(asked, 1 << TIER_ASKED_BITS);
 	DECLARE_BITMAP(folios, 1 << TIER_FOLIO_BITS);
 	struct {
@@ -71,15 +75,20 @@ void tier_flight_judge(struct tier_flight *flight, struct mm_struct *mm,
  * What is read of the key's policies afterwards is either what a change has made visible before
  * it called tier_wait_add(), or the change finds the bit and waits.  If the bit is set already,
  * that was said when it was set.
+ *
+ * Return: false if the batch has asked too many.
  */
-static inline void tier_flight_asks(struct tier_flight *flight, const void *key)
+static inline bool tier_flight_asks(struct tier_flight *flight, const void *key)
 {
 	unsigned int bit = hash_ptr(key, TIER_ASKED_BITS);
 
 	if (test_bit(bit, flight->asked))
-		return;
+		return true;
+	if (flight->nr_asked++ >= TIER_ASKED_MAX)
+		return false;
 	set_bit(bit, flight->asked);
 	smp_mb__after_atomic();	/* pairs with __tier_wait_add() */
+	return true;
 }
 
 /**
