@@ -8,7 +8,7 @@
  * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks its rule:
  *
  *   shared_process, shared_policy	fault_shared
- *   task_race, shm_pair_race		fault_wait
+ *   task_race, shm_pair_race, fork_race	fault_wait
  *   last_mapping, cpuset_thread, cache_cpuset, home_node, mbind_strict	fault_allow
  *   all others				none
  */
@@ -276,6 +276,18 @@ static void test_cpuset_thread(void)
 	munmap(p, LEN);
 }
 
+/* Reclaims half of the memory of a group.  This process is in none: its cpuset would count. */
+static void reclaim_when_told(const char *group, int told)
+{
+	char path[128], c;
+
+	snprintf(path, sizeof(path), CGROUPS "/%s/memory.reclaim", group);
+	/* Without swap this fails where nothing may be demoted. */
+	if (read(told, &c, 1) == 1)
+		write_file(path, "8M");
+	_exit(0);
+}
+
 /*
  * Enter a group, have memory on the fast node, and let half of it be reclaimed.  Returns how many
  * pages of it are on node @nid then, or -1.
@@ -283,17 +295,23 @@ static void test_cpuset_thread(void)
 static long demoted_in(const char *group, int nid)
 {
 	char path[128], *p;
+	int tell[2];
+	pid_t pid;
 
+	if (pipe(tell))
+		return -1;
+	pid = fork_child();
+	if (!pid)
+		reclaim_when_told(group, tell[0]);
 	snprintf(path, sizeof(path), CGROUPS "/%s/cgroup.procs", group);
-	if (write_file(path, "0"))
+	if (pid < 0 || write_file(path, "0"))
 		return -1;
 	p = map_on(RECLAIMED, fast, false);
 	if (!p || count_on(p, RECLAIMED, fast) < RECLAIMED / PAGE)
 		return -1;
 	fill(p, RECLAIMED);
-	snprintf(path, sizeof(path), CGROUPS "/%s/memory.reclaim", group);
-	/* Without swap this fails where nothing may be demoted. */
-	write_file(path, "8M");
+	if (write(tell[1], "", 1) != 1 || waitpid(pid, NULL, 0) != pid)
+		return -1;
 	return intact(p, RECLAIMED) ? count_on(p, RECLAIMED, nid) : -1;
 }
 
@@ -807,6 +825,41 @@ static void test_task_race(void)
 	munmap(p, RACE_LEN);
 }
 
+/* Of a child that has just been forked, and has the parent's pages on their way */
+static bool none_arrives_in_child(char *p)
+{
+	unsigned long before, after;
+
+	if (bind_thread(MPOL_BIND, only(slow)))
+		return false;
+	before = count_on(p, RACE_LEN, fast);
+	usleep(STAY_US);
+	after = count_on(p, RACE_LEN, fast);
+	if (after > before)
+		ksft_print_msg("%lu pages have arrived, of %lu\n", after - before, after);
+	return after <= before;
+}
+
+static void test_fork_race(void)
+{
+	double end = now() + race_seconds();
+	char *p = map_race(MAP_PRIVATE);
+	struct race *r = start_race(p);
+	unsigned long times = 0;
+	bool ok = p && r;
+
+	for (; ok && (now() < end || times < TIMES); times++) {
+		wait_for_promotion(r);
+		ok = in_child(none_arrives_in_child, p);
+		move_to(p, NR_RACE, slow);
+	}
+	if (r)
+		stop_race(r);
+	ksft_print_msg("forked %lu times\n", times);
+	ksft_test_result(ok && times >= TIMES, "nothing arrives in a child that forbids it\n");
+	munmap(p, RACE_LEN);
+}
+
 /* A process that maps the object, has no PTE of it, and changes its policy when it is told */
 static int pair[2] = { -1, -1 };
 
@@ -881,6 +934,7 @@ static const struct tier_test tests[] = {
 	{ "mbind_strict", test_mbind_strict },
 	{ "task_race", test_task_race },
 	{ "shm_pair_race", test_shm_pair_race },
+	{ "fork_race", test_fork_race },
 	{ "demoted", test_demoted },
 	{ "demoted_to_other", test_demoted_to_other },
 };
