@@ -274,6 +274,7 @@ BROKEN_LONG = (
     ("rate", "kmmscand_rule_test", "shared_rate"),
     ("forget", "kmmscand_rule_test", "forget"),
     ("policy", "kmmscand_rule_test", "bound"),
+    ("policy", "kmmscand_rule_test", "shm_bound"),
     ("policy", "kmmscand_rule_test", "task_bound"),
     ("policy", "kmmscand_rule_test", "cpuset"),
     ("policy", "kmmscand_rule_test", "read_once"),

@@ -13,7 +13,7 @@
  *   rate, shared_rate	fault_rate
  *   promoter_cpu	fault_cpu
  *   forget		fault_forget
- *   bound, task_bound, cpuset, read_once	fault_policy
+ *   bound, shm_bound, task_bound, cpuset, read_once	fault_policy
  *
  * That something stays proves nothing if nothing is promoted, so other pages that are
  * hot and free to move have to arrive on the fast node.
@@ -28,6 +28,8 @@
 
 #define MB		(1024UL * 1024)
 #define PER_MB		(MB / PAGE)
+/* Address space of a page table */
+#define TABLE		(2 * MB)
 /* Per-CPU lists of free pages; 8 makes them as long as they can be */
 #define PCP_HIGH	"/proc/sys/vm/percpu_pagelist_high_fraction"
 #define CGROUPS		"/tmp/kmmscand_rule_test"
@@ -471,6 +473,32 @@ static void test_bound(void)
 	left_out("bound", map_bound);
 }
 
+/* The policy is one of the object, for the second page table of the mapping. */
+static char *map_shm_bound(void)
+{
+	int fd = syscall(__NR_memfd_create, "kmmscand_rule_test", 0);
+	unsigned long mask = 1UL << slow;
+	char *bound, *p;
+
+	if (fd < 0 || ftruncate(fd, TABLE + MB))
+		return NULL;
+	bound = mmap(NULL, MB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, TABLE);
+	p = mmap(NULL, 2 * TABLE + MB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (bound == MAP_FAILED || p == MAP_FAILED)
+		return NULL;
+	p = (char *)(((uintptr_t)p + TABLE - 1) & -TABLE);
+	if (mmap(p, TABLE + MB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != p ||
+	    syscall(__NR_mbind, bound, MB, MPOL_BIND, &mask, (unsigned long)MAX_NODES + 1, 0))
+		return NULL;
+	munmap(bound, MB);
+	return p + TABLE;
+}
+
+static void test_shm_bound(void)
+{
+	left_out("bound by the policy of an object", map_shm_bound);
+}
+
 static char *map_task_bound(void)
 {
 	unsigned long mask = 1UL << slow;
@@ -582,6 +610,7 @@ static const struct tier_test tests[] = {
 	{ "promoter_cpu", test_promoter_cpu },
 	{ "forget", test_forget },
 	{ "bound", test_bound },
+	{ "shm_bound", test_shm_bound },
 	{ "task_bound", test_task_bound },
 	{ "cpuset", test_cpuset },
 	{ "read_once", test_read_once },
