@@ -252,8 +252,8 @@ static void spares_test(struct kunit *test)
 	if (dst)
 		folio_put(dst);
 	empty = true;
-	KUNIT_EXPECT_NULL(test, migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc,
-						 false));
+	dst = migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc, false);
+	KUNIT_EXPECT_NULL(test, dst);
 	for (i = 0; i < 2; i++)
 		folio_put(src[i]);
 }
