@@ -32,13 +32,13 @@
  * hull) is invalidated once, they are unmapped, and the invalidation ends - before anything is
  * copied.  The order of the list decides what neighbours are.  A hull lies within one VMA.  Gaps in
  * a hull have at most 8 pages, and pages of the run make up at least half of the hull, because
- * secondary MMUs forget what is in a gap, too.
+ * secondary MMUs forget the pages in a gap, too.
  *
  * Between beginning and end nothing is allocated and no lock is waited for but spinlocks, as
  * within the one invalidation for each folio that there is otherwise:
  *
- *  - The rmap lock keeps the address space, and keeps others from subscribing to its invalidations
- *    meanwhile, who would see an end without a beginning (mm_take_all_locks()).
+ *  - The rmap lock keeps the address space.  It also keeps off a new subscriber, which would see an
+ *    end without a beginning (mm_take_all_locks()).
  *  - A folio belongs to a hull only if exactly one mapping of it is seen by secondary MMUs.  So
  *    there is never an invalidation of another address space within.
  *  - A folio that could not be unmapped is restored after the end, because that takes the lock.
@@ -93,7 +93,7 @@
 /* Base pages of a run, at most; or one folio */
 #define MIGRATE_RUN_PAGES	256
 
-/* A hull bridges a gap of at most so many pages: what is mapped in the gap is told about, too. */
+/* A hull bridges a gap of at most so many pages: secondary MMUs forget the gap, too. */
 #define MIGRATE_HULL_GAP	8
 
 /* No hull has a folio that more VMAs than these map: each of them is walked under the rmap lock. */
@@ -144,7 +144,7 @@ static bool migrate_fault(enum migrate_batch_fault fault)
  * migrate_batch_flushing - a batch is about to flush the TLBs
  * @reason:	of the migration
  *
- * Debug kernels count who flushes how often: /sys/kernel/debug/migrate_batch/flushes.
+ * Debug kernels count flushes by reason: /sys/kernel/debug/migrate_batch/flushes.
  *
  * Context: any.
  */
@@ -184,7 +184,7 @@ bool migrate_batch_full(int nr_folios, long nr_pages)
 
 /**
  * migrate_bulk_alloc - get a destination for a small folio
- * @spares:	pages that were allocated before; what is left is for migrate_bulk_free()
+ * @spares:	pages that were allocated before; migrate_bulk_free() frees the rest
  * @empty:	set if the target has no free pages; then it is not asked again for this batch
  * @from:	list of the folios that are going to be migrated
  * @src:	the next of them
@@ -203,7 +203,7 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct l
 	struct page *page;
 	int wanted = 1;
 
-	/* One node for all; alloc_migration_target() looks at the folio for what is not said. */
+	/* One node for all.  Without one, alloc_migration_target() takes the folio's. */
 	if (*empty || folio_test_large(src) || mtc->nid == NUMA_NO_NODE ||
 	    !(mtc->gfp_mask & __GFP_HIGHMEM))
 		return NULL;
@@ -213,7 +213,7 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct l
 				break;
 		if (wanted == 1)
 			return NULL;
-		/* What takes reclaim is for the caller's function to get. */
+		/* If that takes reclaim, the caller allocates a single page. */
 		__alloc_pages_bulk(this_node ? gfp | __GFP_THISNODE : gfp, mtc->nid,
 				   this_node ? NULL : mtc->nmask, wanted, spares, NULL);
 	}
@@ -242,7 +242,7 @@ void migrate_bulk_free(struct list_head *spares)
 	}
 }
 
-/* The VMAs that may map a folio: how many; and of those that secondary MMUs may know */
+/* The VMAs that may map a folio: how many; and how many that secondary MMUs may know */
 struct migrate_vmas {
 	int vmas;
 	struct vm_area_struct *vma;
@@ -659,7 +659,7 @@ int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
 	pte_t first = ptep_get(ptep);
 	int done, nr, some, err = 0;
 
-	/* What is special takes the way of a single PTE. */
+	/* Special PTEs are replaced one by one. */
 	if (!pte_present(first) || migrate_vma_is_special(vma) || folio_is_zone_device(folio))
 		return 0;
 	nr = migrate_unmap_length(folio, vma, address, ptep, first);

@@ -53,7 +53,7 @@ static inline bool migrate_batch_on(void)
  * @backoff:	folios to be skipped after the last time that no run was found
  * @skip:	of these, how many are left
  *
- * Locking: on the stack of who has locked the folios.
+ * Locking: on the stack of the task that has locked the folios.
  */
 struct migrate_run {
 	bool begun;

@@ -94,6 +94,42 @@ static void length_test(struct kunit *test)
 	unmap_folio(map);
 }
 
+/*
+ * A run leaves no page exclusive, and the folio as dirty as its pages.  A pin leaves all as it was.
+ * Without a task: init_mm has no user addresses.
+ */
+static void unmap_test(struct kunit *test)
+{
+	struct mapped *map = map_folio(test);
+	struct migrate_unmap unmap = {};
+	pte_t old[NR];
+	int i;
+
+	map->vma.vm_mm = &init_mm;
+	map->pte[NR - 1] = pte_mkdirty(map->pte[NR - 1]);
+	memcpy(old, map->pte, sizeof(old));
+	atomic_inc(&map->folio->_pincount);
+	KUNIT_EXPECT_EQ(test, migrate_unmap_ptes(&unmap, map->folio, &map->vma, PMD_SIZE,
+						 map->pte, NR), -EBUSY);
+	KUNIT_EXPECT_MEMEQ(test, map->pte, old, sizeof(old));
+	KUNIT_EXPECT_TRUE(test, PageAnonExclusive(folio_page(map->folio, NR - 1)));
+	KUNIT_EXPECT_FALSE(test, folio_test_dirty(map->folio));
+	atomic_dec(&map->folio->_pincount);
+
+	KUNIT_EXPECT_EQ(test, migrate_unmap_ptes(&unmap, map->folio, &map->vma, PMD_SIZE,
+						 map->pte, NR), 0);
+	for (i = 0; i < NR; i++) {
+		swp_entry_t entry = pte_to_swp_entry(map->pte[i]);
+
+		KUNIT_EXPECT_FALSE(test, PageAnonExclusive(folio_page(map->folio, i)));
+		KUNIT_EXPECT_EQ(test, swp_offset_pfn(entry), folio_pfn(map->folio) + i);
+		KUNIT_EXPECT_EQ(test, is_migration_entry_dirty(entry), i == NR - 1);
+	}
+	KUNIT_EXPECT_TRUE(test, folio_test_dirty(map->folio));
+	folio_clear_dirty(map->folio);
+	unmap_folio(map);
+}
+
 /* All combinations of what a PTE knows go through a migration entry and come back. */
 static void round_trip_test(struct kunit *test)
 {
@@ -252,8 +288,8 @@ static void spares_test(struct kunit *test)
 	if (dst)
 		folio_put(dst);
 	empty = true;
-	KUNIT_EXPECT_NULL(test, migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc,
-						 false));
+	dst = migrate_bulk_alloc(&spares, &empty, &from, src[0], &mtc, false);
+	KUNIT_EXPECT_NULL(test, dst);
 	for (i = 0; i < 2; i++)
 		folio_put(src[i]);
 }
@@ -293,6 +329,7 @@ static void full_test(struct kunit *test)
 
 static struct kunit_case migrate_batch_cases[] = {
 	KUNIT_CASE(length_test),
+	KUNIT_CASE(unmap_test),
 	KUNIT_CASE(round_trip_test),
 	KUNIT_CASE(step_test),
 	KUNIT_CASE(hull_test),

@@ -30,7 +30,7 @@ static inline bool migrate_copy_done(struct folio *dst)
 	return migrate_batch_on() && dst->private == migrate_copied;
 }
 
-/* The folio was moved, or was not; what is in dst->private by now may be its own. */
+/* The folio was moved, or was not; dst->private may have the folio's own data by now. */
 static inline void migrate_copy_end(struct folio *dst, bool copied)
 {
 	if (copied && dst->private == migrate_copied)

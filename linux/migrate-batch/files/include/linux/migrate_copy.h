@@ -18,8 +18,8 @@ struct module;
  * @name:	for messages
  * @owner:	module that is kept while @copy runs
  * @reasons:	BIT(MR_...) of each migration that the engine takes
- * @copy:	Copy @nr folios, @bytes in all, from the list @srcs to the list @dsts; both are linked
- *		by folio->lru and have the same order.  The lists stay as they are.  Return 0 if all
+ * @copy:	Copy @nr folios, @bytes in all, from the list @srcs to the list @dsts.  Both are
+ *		linked by folio->lru in the same order, and stay as they are.  Return 0 if all
  *		of @dsts are copies.  After an error the next engine or the CPU copies all of them.
  *		When @copy returns, the engine touches no folio any more and its writes are visible
  *		to the caller.
