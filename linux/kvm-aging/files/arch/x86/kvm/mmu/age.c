@@ -51,6 +51,11 @@
 #include "age.h"
 #include "age_rmap.h"
 
+static __always_inline bool kvm_age_is_young(u64 spte)
+{
+	return is_shadow_present_pte(spte) && is_accessed_spte(spte);
+}
+
 /*
  * Was an SPTE accessed?  It is not afterwards, except if @test is set.  @spte was read from
  * @sptep, which may change any time.  There is one attempt: an SPTE that another CPU has changed
@@ -60,7 +65,7 @@ static __always_inline bool kvm_age_spte(u64 *sptep, u64 spte, bool test)
 {
 	u64 old = spte, new;
 
-	if (!is_shadow_present_pte(spte) || !is_accessed_spte(spte))
+	if (!kvm_age_is_young(spte))
 		return false;
 	if (test)
 		return true;
@@ -111,6 +116,19 @@ static __always_inline void kvm_age_found(const struct kvm_gfn_range *range, gfn
 		__set_bit(bit, age->young);
 }
 
+/* The next entry, as tdp_iter_next() finds it.  A step along a page table of 4 KiB is inline. */
+static __always_inline void tdp_age_next(struct tdp_iter *iter)
+{
+	if (iter->level != PG_LEVEL_4K || (iter->gfn + 1) % SPTE_ENT_PER_PAGE == 0) {
+		tdp_iter_next(iter);
+		return;
+	}
+	iter->gfn++;
+	iter->next_last_level_gfn = iter->gfn;
+	iter->sptep++;
+	iter->old_spte = kvm_tdp_mmu_read_spte(iter->sptep);
+}
+
 /* Returns whether a page was accessed; stops at the first one if @test is set. */
 static bool tdp_age_root(struct kvm_mmu_page *root, const struct kvm_gfn_range *range, bool test,
 			 unsigned int *budget)
@@ -119,11 +137,10 @@ static bool tdp_age_root(struct kvm_mmu_page *root, const struct kvm_gfn_range *
 	bool young = false;
 	gfn_t start, end;
 
-	for_each_tdp_pte(iter, root, range->start, range->end) {
-		if (!*budget)
-			break;
+	tdp_iter_start(&iter, root, PG_LEVEL_4K, range->start);
+	for (; iter.valid && iter.gfn < range->end && *budget; tdp_age_next(&iter)) {
 		--*budget;
-		if (!is_shadow_present_pte(iter.old_spte) ||
+		if (!kvm_age_is_young(iter.old_spte) ||
 		    !is_last_spte(iter.old_spte, iter.level))
 			continue;
 		start = max(iter.gfn, range->start);
@@ -211,24 +228,29 @@ static bool rmap_age_range(const struct kvm_gfn_range *range, bool test, unsigne
 {
 	const struct kvm_memory_slot *slot = range->slot;
 	bool young = false;
-	gfn_t gfn, next;
 	int level;
 
 	for (level = PG_LEVEL_4K; level <= KVM_MAX_HUGEPAGE_LEVEL; level++) {
 		struct kvm_rmap_head *rmap = slot->arch.rmap[level - PG_LEVEL_4K];
+		gfn_t i = gfn_to_index(range->start, slot->base_gfn, level);
+		gfn_t last = gfn_to_index(range->end - 1, slot->base_gfn, level);
+		gfn_t start, end;
 
-		for (gfn = range->start; gfn < range->end && *budget; gfn = next) {
-			next = min(range->end, gfn_round_for_level(gfn, level) +
-					       KVM_PAGES_PER_HPAGE(level));
+		for (; i <= last && *budget; i++) {
+			/* Under a huge SPTE all are empty. */
+			if (!READ_ONCE(rmap[i].val))
+				continue;
 			--*budget;
-			if (!kvm_age_asked(range, gfn, next) ||
-			    !rmap_age(&rmap[gfn_to_index(gfn, slot->base_gfn, level)], test,
-				      budget))
+			start = gfn_round_for_level(slot->base_gfn, level) +
+				i * KVM_PAGES_PER_HPAGE(level);
+			end = min(start + KVM_PAGES_PER_HPAGE(level), range->end);
+			start = max(start, range->start);
+			if (!kvm_age_asked(range, start, end) || !rmap_age(&rmap[i], test, budget))
 				continue;
 			young = true;
 			if (test)
 				return true;
-			kvm_age_found(range, gfn, next);
+			kvm_age_found(range, start, end);
 		}
 	}
 	return young;
@@ -240,8 +262,8 @@ static bool rmap_age_range(const struct kvm_gfn_range *range, bool test, unsigne
  * @range: pages; with @range->arg.age only those of its bitmap
  * @test:  look only; else the pages do not count as accessed afterwards
  *
- * Takes from the budget of the question one for each entry of a page table, rmap and SPTE; stops
- * when it is spent.
+ * Takes from the budget of the question one for each entry of a page table, each rmap that is not
+ * empty, and each SPTE of a list; stops when it is spent.
  *
  * Context: the caller holds kvm->srcu, and if @test is not set, the lock of the page table of the
  * host that maps the pages.  Does not sleep.
