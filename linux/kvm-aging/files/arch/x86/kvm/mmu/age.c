@@ -116,42 +116,39 @@ static __always_inline void kvm_age_found(const struct kvm_gfn_range *range, gfn
 		__set_bit(bit, age->young);
 }
 
-/* The next entry, as tdp_iter_next() finds it.  A step along a page table of 4 KiB is inline. */
-static __always_inline void tdp_age_next(struct tdp_iter *iter)
-{
-	if (iter->level != PG_LEVEL_4K || (iter->gfn + 1) % SPTE_ENT_PER_PAGE == 0) {
-		tdp_iter_next(iter);
-		return;
-	}
-	iter->gfn++;
-	iter->next_last_level_gfn = iter->gfn;
-	iter->sptep++;
-	iter->old_spte = kvm_tdp_mmu_read_spte(iter->sptep);
-}
-
 /* Returns whether a page was accessed; stops at the first one if @test is set. */
 static bool tdp_age_root(struct kvm_mmu_page *root, const struct kvm_gfn_range *range, bool test,
 			 unsigned int *budget)
 {
 	struct tdp_iter iter;
 	bool young = false;
-	gfn_t start, end;
 
-	tdp_iter_start(&iter, root, PG_LEVEL_4K, range->start);
-	for (; iter.valid && iter.gfn < range->end && *budget; tdp_age_next(&iter)) {
-		--*budget;
-		if (!kvm_age_is_young(iter.old_spte) ||
-		    !is_last_spte(iter.old_spte, iter.level))
-			continue;
-		start = max(iter.gfn, range->start);
-		end = min(iter.gfn + KVM_PAGES_PER_HPAGE(iter.level), range->end);
-		if (!kvm_age_asked(range, start, end) ||
-		    !kvm_age_spte(rcu_dereference(iter.sptep), iter.old_spte, test))
-			continue;
-		young = true;
-		if (test)
+	for_each_tdp_pte(iter, root, range->start, range->end) {
+		u64 spte, *sptep = rcu_dereference(iter.sptep);
+		gfn_t gfn = iter.gfn, last = gfn + 1, start, end;
+
+		/* A step of the iterator costs twice the look at an idle SPTE. */
+		if (iter.level == PG_LEVEL_4K)
+			last = min(range->end, ALIGN(gfn + 1, SPTE_ENT_PER_PAGE));
+		last = min(last, gfn + *budget);
+		if (gfn == last)
 			break;
-		kvm_age_found(range, start, end);
+		*budget -= last - gfn;
+		iter.sptep += last - 1 - gfn;
+		iter.gfn = last - 1;
+		for (; gfn < last; gfn++, sptep++) {
+			spte = READ_ONCE(*sptep);
+			if (!kvm_age_is_young(spte) || !is_last_spte(spte, iter.level))
+				continue;
+			start = max(gfn, range->start);
+			end = min(gfn + KVM_PAGES_PER_HPAGE(iter.level), range->end);
+			if (!kvm_age_asked(range, start, end) || !kvm_age_spte(sptep, spte, test))
+				continue;
+			young = true;
+			if (test)
+				return true;
+			kvm_age_found(range, start, end);
+		}
 	}
 	return young;
 }
