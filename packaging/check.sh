@@ -67,6 +67,22 @@ threads() {
 # shellcheck disable=SC2086 # a list
 load() { modprobe -a $MODULES; }
 
+load_kvm() { modprobe -r kvm_amd kvm && modprobe kvm "range_aging=$1" && modprobe kvm_amd; }
+
+# kvm's aging is switched again and again while kvm comes and goes.
+reload_kvm() {
+	file=/sys/module/kvm/parameters/range_aging lost=0
+	(while sleep 0.01; do echo 1 >"$file"; echo 0 >"$file"; done) 2>/dev/null &
+	writer=$!
+	for value in 1 0 1 0 1 0 1 0 1 0; do
+		load_kvm $value || lost=$((lost + 1))
+	done
+	kill $writer
+	wait $writer
+	echo "$lost of 10 times not loaded"
+	[ $lost -eq 0 ] && load_kvm 1 && grep -q Y "$file" && echo 0 >"$file" && grep -q N "$file"
+}
+
 # Of a program that began while the fast node was full, when that is not so any more
 promoted() {
 	before=$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)
@@ -84,12 +100,13 @@ promoted() {
 modprobe -q kvm
 
 echo "KTAP version 1"
-echo "1..$((8 + 2 * (STRESS_S > 0)))"
+echo "1..$((9 + 2 * (STRESS_S > 0)))"
 check release release
 check units units
 check tiers tiers
 check off-after-boot switches off
 check modules load
+check reload-kvm reload_kvm
 check switch-on switch_on
 check threads threads
 if [ "$STRESS_S" -gt 0 ]; then

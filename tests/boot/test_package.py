@@ -27,6 +27,6 @@ def test_lab_package(tmp_path: Path) -> None:
         "bookworm",
         topology.load("two-tier", fast_mb=512, slow_mb=512),
         tmp_path,
-        modules=["xfs", "autofs4"],
+        modules=["xfs", "autofs4", "kvm_amd"],
     )
     assert tried.tainted == 0

@@ -67,7 +67,12 @@ def _facts(insn: int, locked: int, mmu_lock: int, vcpu: float) -> dict[str, Any]
                 "ours, not aged": row(1000),
                 "base": row(1100),
                 "both": row(vcpu),
-            }
+            },
+            "shadow MMU, 1": {
+                "not aged": row(1000),
+                "not aged again": row(1000),
+                "ours, not aged": row(vcpu - 17),
+            },
         },
         "promoted": dict.fromkeys(aging.PROMOTERS, aging.promoted({**words, **log}, _table())),
     }
@@ -107,6 +112,39 @@ def test_table_of_the_seed_series_has_ours_beside(tmp_path: Path) -> None:
     assert rows[-1][6:] == ["-"] * 5
 
 
+def test_lock_bit_of_rmaps_has_a_limit(tmp_path: Path) -> None:
+    cell = "fault: shadow MMU, 1 vCPUs, ours, not aged"
+    line = written(aging.STUDY, aging.runs(_facts(80, 10, 0, 1020)), tmp_path)[cell]
+    assert [(goal.name, goal.value) for goal in line.goals] == [("lock bit of rmaps", 1.003)]
+
+
+def test_evicted_pages_are_counted() -> None:
+    words = {"pages": PAGES, "evicted": 200, "log": ""}
+    found = aging.per_page("evict", words, _table(folio_referenced=(2000, 10), inc_max_seq=(1, 0)))
+    assert (found["insn"], found["locked"]) == (10, 0.05)
+
+
+def test_row_of_huge_pages_is_of_2_mib(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = {"pages": 1024, "old": 1024, "young": 0, "log": ""}
+    seen: list[tuple[str, str, str]] = []
+
+    def boot(
+        label: str, _mode: object, _machine: object, commands: list[str], *, append: str
+    ) -> tuple[dict[str, Any], Path]:
+        seen.append((label, commands[-1], append))
+        return words, Path()
+
+    monkeypatch.setattr(aging, "_boot", boot)
+    monkeypatch.setattr(aging, "_vm", lambda case, **options: f"{case} {options}")
+    monkeypatch.setattr(aging, "_counts", lambda _out: _table(tdp_age_root=(2600, 4)))
+    found = aging._aged("idle, shadow MMU, huge", "both")
+    assert (found["insn"], found["locked"]) == (1300, 2)
+    assert aging._aged("idle, TDP", "off")["insn"] == 2600 / 1024
+    assert [append for *_, append in seen] == ["kvm.tdp_mmu=0", ""]
+    assert f"'size_mb': {aging.HUGE_MB}" in seen[0][1] and "'thp': 1" in seen[0][1]
+    assert f"'size_mb': {aging.SIZE_MB}" in seen[1][1] and "'thp': 0" in seen[1][1]
+
+
 def test_what_misses_a_goal_is_said() -> None:
     assert _missed(_facts(120, 2300, 1, 1040)) == [
         ("page: idle, TDP, ours, both", "acquisitions of mmu_lock"),
@@ -115,6 +153,7 @@ def test_what_misses_a_goal_is_said() -> None:
         ("page: young, TDP, ours, both", "acquisitions of mmu_lock"),
         ("page: young, TDP, ours, both", "locked operations"),
         ("fault: TDP, 2 vCPUs, ours, both", "vCPUs"),
+        ("fault: shadow MMU, 1 vCPUs, ours, not aged", "lock bit of rmaps"),
     ]
 
 

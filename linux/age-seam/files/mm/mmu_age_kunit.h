@@ -14,7 +14,7 @@ struct subscriber {
 	struct mmu_notifier mn;
 	unsigned int calls;
 	unsigned int flushes;
-	DECLARE_BITMAP(pages, PTRS_PER_PTE);
+	DECLARE_BITMAP(pages, MAX_PTRS_PER_PTE);
 };
 
 /* The ops that had registered before the test, and the key */

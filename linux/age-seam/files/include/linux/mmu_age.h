@@ -57,16 +57,13 @@
  */
 struct mmu_age {
 	bool secondary;
-#ifdef CONFIG_MMU_AGE
 	bool asked;
 	unsigned int budget;
 	unsigned long start;
-	DECLARE_BITMAP(pages, PTRS_PER_PTE);
-	DECLARE_BITMAP(young, PTRS_PER_PTE);
-#endif
+	DECLARE_BITMAP(pages, MAX_PTRS_PER_PTE);
+	DECLARE_BITMAP(young, MAX_PTRS_PER_PTE);
 };
 
-#ifdef CONFIG_MMU_AGE
 /**
  * struct mmu_age_ops - how to ask one kind of subscriber about a page table
  * @notifier_ops: mmu_notifier_ops of its subscriptions
@@ -82,8 +79,6 @@ struct mmu_age_ops {
 	void (*flush)(struct mmu_notifier *subscription);
 };
 
-DECLARE_STATIC_KEY_FALSE(mmu_age_key);
-
 void mmu_age_register(const struct mmu_age_ops *ops, bool on);
 void mmu_age_switch(const struct mmu_age_ops *ops, bool on);
 void mmu_age_unregister(const struct mmu_age_ops *ops);
@@ -92,6 +87,13 @@ void __mmu_age_ask(struct mmu_age *age, struct mm_struct *mm);
 void __mmu_age_flush(struct mm_struct *mm);
 bool mmu_notifier_until(struct mm_struct *mm,
 			bool (*fn)(struct mmu_notifier *subscription, void *arg), void *arg);
+
+#ifdef CONFIG_MMU_AGE
+DECLARE_STATIC_KEY_FALSE(mmu_age_key);
+#define mmu_age_on()	static_branch_unlikely(&mmu_age_key)
+#else
+#define mmu_age_on()	false
+#endif
 
 /**
  * mmu_age_secondary - may a secondary MMU know of accesses to an address space?
@@ -106,7 +108,8 @@ bool mmu_notifier_until(struct mm_struct *mm,
  */
 static inline bool mmu_age_secondary(struct mm_struct *mm)
 {
-	return mm_has_notifiers(mm) && __mmu_age_secondary(mm);
+	return mm_has_notifiers(mm) &&
+	       (!IS_ENABLED(CONFIG_MMU_AGE) || __mmu_age_secondary(mm));
 }
 
 /**
@@ -131,7 +134,7 @@ static inline bool mmu_age_by_range(struct mmu_age *age)
 {
 	/* Answers about one page table say nothing about the next one. */
 	age->asked = false;
-	return static_branch_unlikely(&mmu_age_key) && age->secondary;
+	return mmu_age_on() && age->secondary;
 }
 
 /**
@@ -164,7 +167,8 @@ static inline void mmu_age_add(struct mmu_age *age, unsigned long addr)
  */
 static inline void mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 {
-	__mmu_age_ask(age, mm);
+	if (IS_ENABLED(CONFIG_MMU_AGE))
+		__mmu_age_ask(age, mm);
 }
 
 /**
@@ -189,14 +193,14 @@ static inline bool mmu_age_any(const struct mmu_age *age)
  */
 static inline void mmu_age_flush(struct mm_struct *mm)
 {
-	if (mm_has_notifiers(mm))
+	if (IS_ENABLED(CONFIG_MMU_AGE) && mm_has_notifiers(mm))
 		__mmu_age_flush(mm);
 }
 
 /* Is there an answer?  A no-op while mmu_age_key is off. */
 static inline bool mmu_age_asked(const struct mmu_age *age)
 {
-	return static_branch_unlikely(&mmu_age_key) && age->asked;
+	return mmu_age_on() && age->asked;
 }
 
 /* Has a secondary MMU accessed this page of the question? */
@@ -204,53 +208,6 @@ static inline bool mmu_age_answer(const struct mmu_age *age, unsigned long addr)
 {
 	return test_bit(pte_index(addr), age->young);
 }
-#else
-static inline bool mmu_age_secondary(struct mm_struct *mm)
-{
-	return mm_has_notifiers(mm);
-}
-
-static inline void mmu_age_begin(struct mmu_age *age, struct mm_struct *mm)
-{
-	age->secondary = mm_has_notifiers(mm);
-}
-
-static inline bool mmu_age_by_range(struct mmu_age *age)
-{
-	return false;
-}
-
-static inline void mmu_age_table(struct mmu_age *age, unsigned long addr)
-{
-}
-
-static inline void mmu_age_add(struct mmu_age *age, unsigned long addr)
-{
-}
-
-static inline void mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
-{
-}
-
-static inline bool mmu_age_any(const struct mmu_age *age)
-{
-	return false;
-}
-
-static inline void mmu_age_flush(struct mm_struct *mm)
-{
-}
-
-static inline bool mmu_age_asked(const struct mmu_age *age)
-{
-	return false;
-}
-
-static inline bool mmu_age_answer(const struct mmu_age *age, unsigned long addr)
-{
-	return false;
-}
-#endif
 
 /**
  * mmu_age_idle - is it known without a question that a page was not accessed?

@@ -51,6 +51,11 @@
 #include "age.h"
 #include "age_rmap.h"
 
+static __always_inline bool kvm_age_is_young(u64 spte)
+{
+	return is_shadow_present_pte(spte) && is_accessed_spte(spte);
+}
+
 /*
  * Was an SPTE accessed?  It is not afterwards, except if @test is set.  @spte was read from
  * @sptep, which may change any time.  There is one attempt: an SPTE that another CPU has changed
@@ -60,7 +65,7 @@ static __always_inline bool kvm_age_spte(u64 *sptep, u64 spte, bool test)
 {
 	u64 old = spte, new;
 
-	if (!is_shadow_present_pte(spte) || !is_accessed_spte(spte))
+	if (!kvm_age_is_young(spte))
 		return false;
 	if (test)
 		return true;
@@ -117,24 +122,33 @@ static bool tdp_age_root(struct kvm_mmu_page *root, const struct kvm_gfn_range *
 {
 	struct tdp_iter iter;
 	bool young = false;
-	gfn_t start, end;
 
 	for_each_tdp_pte(iter, root, range->start, range->end) {
-		if (!*budget)
+		u64 spte, *sptep = rcu_dereference(iter.sptep);
+		gfn_t gfn = iter.gfn, last = gfn + 1, start, end;
+
+		/* A step of the iterator costs twice the look at an idle SPTE. */
+		if (iter.level == PG_LEVEL_4K)
+			last = min(range->end, ALIGN(gfn + 1, SPTE_ENT_PER_PAGE));
+		last = min(last, gfn + *budget);
+		if (gfn == last)
 			break;
-		--*budget;
-		if (!is_shadow_present_pte(iter.old_spte) ||
-		    !is_last_spte(iter.old_spte, iter.level))
-			continue;
-		start = max(iter.gfn, range->start);
-		end = min(iter.gfn + KVM_PAGES_PER_HPAGE(iter.level), range->end);
-		if (!kvm_age_asked(range, start, end) ||
-		    !kvm_age_spte(rcu_dereference(iter.sptep), iter.old_spte, test))
-			continue;
-		young = true;
-		if (test)
-			break;
-		kvm_age_found(range, start, end);
+		*budget -= last - gfn;
+		iter.sptep += last - 1 - gfn;
+		iter.gfn = last - 1;
+		for (; gfn < last; gfn++, sptep++) {
+			spte = READ_ONCE(*sptep);
+			if (!kvm_age_is_young(spte) || !is_last_spte(spte, iter.level))
+				continue;
+			start = max(gfn, range->start);
+			end = min(gfn + KVM_PAGES_PER_HPAGE(iter.level), range->end);
+			if (!kvm_age_asked(range, start, end) || !kvm_age_spte(sptep, spte, test))
+				continue;
+			young = true;
+			if (test)
+				return true;
+			kvm_age_found(range, start, end);
+		}
 	}
 	return young;
 }
@@ -211,24 +225,29 @@ static bool rmap_age_range(const struct kvm_gfn_range *range, bool test, unsigne
 {
 	const struct kvm_memory_slot *slot = range->slot;
 	bool young = false;
-	gfn_t gfn, next;
 	int level;
 
 	for (level = PG_LEVEL_4K; level <= KVM_MAX_HUGEPAGE_LEVEL; level++) {
 		struct kvm_rmap_head *rmap = slot->arch.rmap[level - PG_LEVEL_4K];
+		gfn_t i = gfn_to_index(range->start, slot->base_gfn, level);
+		gfn_t last = gfn_to_index(range->end - 1, slot->base_gfn, level);
+		gfn_t start, end;
 
-		for (gfn = range->start; gfn < range->end && *budget; gfn = next) {
-			next = min(range->end, gfn_round_for_level(gfn, level) +
-					       KVM_PAGES_PER_HPAGE(level));
+		for (; i <= last && *budget; i++) {
+			/* Under a huge SPTE all are empty. */
+			if (!READ_ONCE(rmap[i].val))
+				continue;
 			--*budget;
-			if (!kvm_age_asked(range, gfn, next) ||
-			    !rmap_age(&rmap[gfn_to_index(gfn, slot->base_gfn, level)], test,
-				      budget))
+			start = gfn_round_for_level(slot->base_gfn, level) +
+				i * KVM_PAGES_PER_HPAGE(level);
+			end = min(start + KVM_PAGES_PER_HPAGE(level), range->end);
+			start = max(start, range->start);
+			if (!kvm_age_asked(range, start, end) || !rmap_age(&rmap[i], test, budget))
 				continue;
 			young = true;
 			if (test)
 				return true;
-			kvm_age_found(range, gfn, next);
+			kvm_age_found(range, start, end);
 		}
 	}
 	return young;
@@ -240,8 +259,8 @@ static bool rmap_age_range(const struct kvm_gfn_range *range, bool test, unsigne
  * @range: pages; with @range->arg.age only those of its bitmap
  * @test:  look only; else the pages do not count as accessed afterwards
  *
- * Takes from the budget of the question one for each entry of a page table, rmap and SPTE; stops
- * when it is spent.
+ * Takes from the budget of the question one for each entry of a page table, each rmap that is not
+ * empty, and each SPTE of a list; stops when it is spent.
  *
  * Context: the caller holds kvm->srcu, and if @test is not set, the lock of the page table of the
  * host that maps the pages.  Does not sleep.

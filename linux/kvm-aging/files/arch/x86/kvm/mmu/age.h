@@ -10,14 +10,7 @@
 
 struct kvm_gfn_range;
 
-#ifdef CONFIG_KVM_LOCKLESS_AGING
 bool kvm_mmu_age_lockless(struct kvm *kvm, struct kvm_gfn_range *range, bool test);
-#else
-static inline bool kvm_mmu_age_lockless(struct kvm *kvm, struct kvm_gfn_range *range, bool test)
-{
-	return false;
-}
-#endif
 
 enum kvm_age_faults {
 	KVM_AGE_STORE = BIT(0),		/* Accessed bits are cleared by a plain store */

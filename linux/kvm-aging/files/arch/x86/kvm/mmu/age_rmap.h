@@ -51,6 +51,17 @@ static inline void __kvm_rmap_unlock(struct kvm_rmap_head *rmap_head, unsigned l
 	/* The next __kvm_rmap_lock() acquires, so its caller sees the list as it is now. */
 	smp_store_release(&rmap_head->val, val);
 }
+#else
+static inline unsigned long __kvm_rmap_lock(struct kvm_rmap_head *rmap_head)
+{
+	return rmap_head->val;
+}
+
+static inline void __kvm_rmap_unlock(struct kvm_rmap_head *rmap_head, unsigned long val)
+{
+	rmap_head->val = val;
+}
+#endif
 
 /* Lock a list to change it.  Returns a copy of its head for the changes. */
 static inline struct kvm_rmap_head kvm_rmap_lock(struct kvm *kvm, struct kvm_rmap_head *rmap_head)
@@ -69,21 +80,5 @@ static inline struct kvm_rmap_head kvm_rmap_unlocked(const struct kvm_rmap_head 
 {
 	return (struct kvm_rmap_head) { READ_ONCE(rmap_head->val) & ~KVM_RMAP_LOCKED };
 }
-#else
-static inline struct kvm_rmap_head kvm_rmap_lock(struct kvm *kvm, struct kvm_rmap_head *rmap_head)
-{
-	return *rmap_head;
-}
-
-static inline void kvm_rmap_unlock(struct kvm_rmap_head *rmap_head, struct kvm_rmap_head head)
-{
-	*rmap_head = head;
-}
-
-static inline struct kvm_rmap_head kvm_rmap_unlocked(const struct kvm_rmap_head *rmap_head)
-{
-	return *rmap_head;
-}
-#endif
 
 #endif /* __KVM_X86_MMU_AGE_RMAP_H */
