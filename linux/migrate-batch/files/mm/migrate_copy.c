@@ -12,7 +12,7 @@
  * the copy the reference count must be the expected one, so no pin exists; and the count must be
  * the expected one again when it is frozen after the copy.  A reference in between could only be
  * used to write if its owner found the folio by other means than a mapping and did not lock the
- * folio.  Owners of buffer heads do: buffer_migrate_folio() looks for them before the copy.  So an
+ * folio.  Owners of buffer heads do: buffer_migrate_folio() locks the buffers for the copy.  So an
  * engine gets only folios that migrate_folio() or filemap_migrate_folio() move.
  *
  * Locking: the list of engines is changed under the mutex and read under SRCU.
@@ -30,7 +30,7 @@
 #include "internal.h"
 #include "migrate_copy.h"
 
-/* An engine that was late so often is not called again. */
+/* An engine that was late so often in a row is not called again. */
 #define MIGRATE_COPY_LATE	2
 
 char migrate_copied[1];
@@ -98,8 +98,9 @@ static bool migrate_copy_by(struct migrate_copy_engine *engine, struct list_head
 		return false;
 	until = jiffies + migrate_copy_jiffies(bytes);
 	err = engine->copy(srcs, dsts, nr, bytes, reason);
-	if ((err == -ETIMEDOUT || time_after(jiffies, until)) &&
-	    atomic_inc_return(&engine->nr_late) == MIGRATE_COPY_LATE)
+	if (err != -ETIMEDOUT && time_before_eq(jiffies, until))
+		atomic_set(&engine->nr_late, 0);
+	else if (atomic_inc_return(&engine->nr_late) == MIGRATE_COPY_LATE)
 		pr_warn("migrate_copy: %s is too slow and not used any more\n", engine->name);
 	if (!err)
 		atomic_long_add(bytes >> PAGE_SHIFT, &engine->nr_pages);

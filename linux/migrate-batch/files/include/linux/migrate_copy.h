@@ -24,15 +24,18 @@ struct module;
  *		When @copy returns, the engine touches no folio any more and its writes are visible
  *		to the caller.
  * @nr_pages:	base pages that the engine has copied; kept by the core
- * @nr_late:	calls that took longer than migrate_copy_jiffies(); kept by the core
+ * @nr_late:	calls in a row that took longer than migrate_copy_jiffies(); kept by the core
  * @list:	of the core
  *
  * @copy ends within migrate_copy_jiffies(@bytes), with -ETIMEDOUT if the copy is not done by then.
- * After the second late return the core does not call the engine again.
+ * After the second late return in a row the core does not call the engine again.  An engine that
+ * cannot stop a copy waits for its end, however late: after the return the CPU writes to the
+ * destinations, or they are freed.
  *
  * Context of @copy: process; compaction and reclaim, too; several tasks at a time.  All folios are
  * locked and unmapped, and tasks wait for them.  So the engine takes no lock of a folio, allocates
- * with GFP_NOWAIT only, and any workqueue that it needs has WQ_MEM_RECLAIM.
+ * with GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NOWARN only (the task may have PF_MEMALLOC), and any
+ * workqueue that it needs has WQ_MEM_RECLAIM.
  */
 struct migrate_copy_engine {
 	const char *name;
