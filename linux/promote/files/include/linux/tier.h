@@ -55,7 +55,6 @@ struct tier_promote_stats {
 /* Memory control groups are told apart by so many numbers; see tier_group(). */
 #define TIER_GROUPS	64
 
-#ifdef CONFIG_TIER_PROMOTE
 DECLARE_STATIC_KEY_FALSE(tier_promote_key);
 
 unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
@@ -81,6 +80,16 @@ bool tier_keeps(struct folio *folio);
 void __tier_folio_demoted(struct folio *src, struct folio *dst);
 
 /**
+ * tier_is_active - is there a promoter?
+ *
+ * Without the option always false, and no call of the functions above is left.  Always false, at the cost of a nop, while there is none.
+ */
+static inline bool tier_is_active(void)
+{
+	return IS_ENABLED(CONFIG_TIER_PROMOTE) && static_branch_unlikely(&tier_promote_key);
+}
+
+/**
  * tier_wants_headroom - should kswapd keep the promo watermark on this node?
  * @nid: node that kswapd balances
  *
@@ -89,18 +98,7 @@ void __tier_folio_demoted(struct folio *src, struct folio *dst);
  */
 static inline bool tier_wants_headroom(int nid)
 {
-	return static_branch_unlikely(&tier_promote_key) &&
-	       __tier_wants_headroom(nid);
-}
-
-/**
- * tier_is_active - is there a promoter?
- *
- * Always false, at the cost of a nop, while there is none.
- */
-static inline bool tier_is_active(void)
-{
-	return static_branch_unlikely(&tier_promote_key);
+	return tier_is_active() && __tier_wants_headroom(nid);
 }
 
 /**
@@ -124,7 +122,7 @@ static inline bool tier_headroom_rests(int nid)
  */
 static inline void tier_folio_demoted(struct folio *src, struct folio *dst)
 {
-	if (static_branch_unlikely(&tier_promote_key) && dst)
+	if (tier_is_active() && dst)
 		__tier_folio_demoted(src, dst);
 }
 
@@ -137,57 +135,12 @@ static inline bool try_get_online_mems(void)
 }
 #endif
 
+#ifdef CONFIG_TIER_PROMOTE
 void tier_vmstat_show(struct seq_file *m);
 #else
-static inline bool tier_wants_headroom(int nid)
-{
-	return false;
-}
-
-static inline bool tier_is_active(void)
-{
-	return false;
-}
-
-static inline bool tier_headroom_rests(int nid)
-{
-	return false;
-}
-
-static inline int tier_kswapd_order(int nid, int order)
-{
-	return order;
-}
-
-static inline bool tier_only_promotion(int nid, bool above_low, bool above_high)
-{
-	return false;
-}
-
-static inline void tier_headroom_failed(int nid)
-{
-}
-
-static inline bool tier_keeps(struct folio *folio)
-{
-	return false;
-}
-
-static inline void tier_mover_get(void)
-{
-}
-
-static inline void tier_mover_put(void)
-{
-}
-
-static inline void tier_folio_demoted(struct folio *src, struct folio *dst)
-{
-}
-
 static inline void tier_vmstat_show(struct seq_file *m)
 {
 }
-#endif /* CONFIG_TIER_PROMOTE */
+#endif
 
 #endif /* _LINUX_TIER_H */

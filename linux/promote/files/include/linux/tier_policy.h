@@ -62,8 +62,6 @@ struct tier_wait {
 	bool set;
 };
 
-#ifdef CONFIG_TIER_PROMOTE
-
 /*
  * Bits of mm->flags, set whether promotion is on or not: a task of the address space has had a
  * policy, or a VMA; a cpuset has changed a task of it; processes share it.  The bits are above
@@ -76,7 +74,8 @@ struct tier_wait {
 #define MMF_TIER_SHARED		39
 
 static_assert(MMF_TIER_TASK_POLICY > MMF_TOPDOWN);
-static_assert(MMF_TIER_SHARED < BITS_PER_LONG);
+/* Without the option nothing below is left: tier_moves() is false, and no bit is set. */
+static_assert(!IS_ENABLED(CONFIG_TIER_PROMOTE) || MMF_TIER_SHARED < BITS_PER_LONG);
 
 DECLARE_STATIC_KEY_FALSE(tier_move_key);
 
@@ -96,12 +95,17 @@ void __tier_task_policy_changed(const struct mempolicy *old);
 
 static inline bool tier_moves(void)
 {
-	return static_branch_unlikely(&tier_move_key);
+	return IS_ENABLED(CONFIG_TIER_PROMOTE) && static_branch_unlikely(&tier_move_key);
+}
+
+static inline bool tier_mm_test(const struct mm_struct *mm, int bit)
+{
+	return IS_ENABLED(CONFIG_TIER_PROMOTE) && test_bit(bit, &mm->flags);
 }
 
 static inline void tier_mm_set(struct mm_struct *mm, int bit)
 {
-	if (!test_bit(bit, &mm->flags))
+	if (IS_ENABLED(CONFIG_TIER_PROMOTE) && !test_bit(bit, &mm->flags))
 		set_bit(bit, &mm->flags);
 }
 
@@ -124,7 +128,7 @@ static inline void tier_mm_init(struct mm_struct *mm)
  */
 static inline void tier_mm_copied(struct mm_struct *mm, const struct mm_struct *from)
 {
-	if (test_bit(MMF_TIER_VMA_POLICY, &from->flags))
+	if (tier_mm_test(from, MMF_TIER_VMA_POLICY))
 		tier_mm_set(mm, MMF_TIER_VMA_POLICY);
 }
 
@@ -223,7 +227,7 @@ static inline bool tier_mbind_forbids(struct mm_struct *mm, int mode)
 {
 	/* Without a policy of the VMA that of the task holds. */
 	return (mode != MPOL_DEFAULT && mode != MPOL_LOCAL) ||
-	       test_bit(MMF_TIER_TASK_POLICY, &mm->flags);
+	       tier_mm_test(mm, MMF_TIER_TASK_POLICY);
 }
 
 /**
@@ -282,7 +286,7 @@ static inline void tier_wait_add_objects(struct tier_wait *wait, struct mm_struc
  */
 static inline bool tier_wait(struct tier_wait *wait)
 {
-	return wait->slots && __tier_wait(wait);
+	return IS_ENABLED(CONFIG_TIER_PROMOTE) && wait->slots && __tier_wait(wait);
 }
 
 /**
@@ -341,90 +345,5 @@ static inline bool tier_must_stay(const struct tier_question *q)
 {
 	return tier_moves() && q->flight && q->asked != TIER_ALLOWED;
 }
-
-#else
-
-static inline void tier_mm_init(struct mm_struct *mm)
-{
-}
-
-static inline void tier_mm_copied(struct mm_struct *mm, const struct mm_struct *from)
-{
-}
-
-static inline void tier_mm_forked(struct mm_struct *mm, const struct mm_struct *from)
-{
-}
-
-static inline void tier_mm_shared(struct mm_struct *mm, u64 clone_flags)
-{
-}
-
-static inline void tier_task_policy(void)
-{
-}
-
-static inline void tier_task_policy_changed(const struct mempolicy *old)
-{
-}
-
-static inline void tier_task_cpuset(struct task_struct *task)
-{
-}
-
-static inline void tier_vma_policy(struct mm_struct *mm)
-{
-}
-
-static inline bool tier_mbind_forbids(struct mm_struct *mm, int mode)
-{
-	return false;
-}
-
-static inline bool tier_vma_locked(struct tier_wait *wait, struct vm_area_struct *vma)
-{
-	return true;
-}
-
-static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)
-{
-}
-
-static inline void tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio)
-{
-}
-
-static inline void tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm,
-					 unsigned long start, unsigned long end)
-{
-}
-
-static inline bool tier_wait(struct tier_wait *wait)
-{
-	return false;
-}
-
-static inline bool tier_ask_folio(struct tier_question *q, struct folio *folio)
-{
-	return true;
-}
-
-static inline bool tier_ask_shared(struct tier_question *q, struct folio *folio)
-{
-	return true;
-}
-
-static inline bool tier_may_unmap(struct tier_question *q, struct folio *folio,
-				  struct vm_area_struct *vma, unsigned long addr)
-{
-	return true;
-}
-
-static inline bool tier_must_stay(const struct tier_question *q)
-{
-	return false;
-}
-
-#endif /* CONFIG_TIER_PROMOTE */
 
 #endif /* _LINUX_TIER_POLICY_H */
