@@ -134,8 +134,9 @@ static void zap_lru_size(struct lruvec *lruvec, unsigned long flags, int nr)
  * The flags of a folio that has no reference and is on an LRU list are changed by the holder of
  * the list's lock, by memory failure, and by a late wake-up of the tasks that waited for the folio
  * (PG_waiters).  A change by the latter two may get lost, as with __folio_clear_lru_flags().
- * KVM writes flags without a reference, too, but has ended its mappings before the zap
- * (invalidate_range_start(), mmu_notifier_release()).  So an atomic exchange is not needed.
+ * KVM writes flags without a reference, too.  It has ended its mappings before the zap
+ * (invalidate_range_start(), mmu_notifier_release()), or ages a page under the lock of the page
+ * table that maps the page.  So an atomic exchange is not needed.
  */
 static unsigned int zap_take(struct folio **folios, unsigned int nr)
 {

@@ -27,9 +27,9 @@
  * goes off during a walk, the walk drops the answers that it has not used yet: at most
  * PTRS_PER_PTE pages look idle once.
  *
- * A question costs at most MMU_AGE_BUDGET entries of secondary MMUs for each hold of the lock,
- * 1 ms at 100 ns an entry.  A guest decides how many entries map one of its pages.  Pages that
- * remain when the budget is spent count as accessed.
+ * A question costs at most MMU_AGE_BUDGET entries of secondary MMUs, 1 ms at 100 ns an entry.  All
+ * questions of one walk of a page table share the budget.  A guest decides how many entries map
+ * one of its pages.  Pages that remain when the budget is spent count as accessed.
  */
 #ifndef _LINUX_MMU_AGE_H
 #define _LINUX_MMU_AGE_H
@@ -39,7 +39,9 @@
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 
-/* Entries of secondary MMUs that one hold of a page-table lock may cost */
+#ifdef CONFIG_MMU
+
+/* Entries of secondary MMUs that one walk of a page table may cost */
 #define MMU_AGE_BUDGET	10000
 
 /* Which Accessed bit was set? */
@@ -189,7 +191,9 @@ static inline bool mmu_age_any(const struct mmu_age *age)
  * A TLB that holds a translation does not set the Accessed bit again.  A walker that compares
  * two walks calls this once after the first one, if that has found %MMU_AGE_SECONDARY.
  *
- * Context: any; the caller holds a reference of mm_count or mm_users.
+ * Without CONFIG_KVM_AGING the TLBs of KVM are not flushed.
+ *
+ * Context: interrupts are on; the caller holds a reference of mm_count or mm_users.
  */
 static inline void mmu_age_flush(struct mm_struct *mm)
 {
@@ -243,10 +247,18 @@ static inline unsigned int mmu_age_clear_young(const struct mmu_age *age,
 {
 	unsigned int young = ptep_test_and_clear_young(vma, addr, ptep) ? MMU_AGE_CPU : 0;
 
-	if (mmu_age_asked(age) ? mmu_age_answer(age, addr) :
-	    mmu_notifier_clear_young(vma->vm_mm, addr, addr + PAGE_SIZE))
+	if (mmu_age_asked(age)) {
+		if (mmu_age_answer(age, addr))
+			young |= MMU_AGE_SECONDARY;
+		return young;
+	}
+#ifdef CONFIG_MMU_NOTIFIER
+	if (mmu_notifier_clear_young(vma->vm_mm, addr, addr + PAGE_SIZE))
 		young |= MMU_AGE_SECONDARY;
+#endif
 	return young;
 }
+
+#endif /* CONFIG_MMU */
 
 #endif /* _LINUX_MMU_AGE_H */

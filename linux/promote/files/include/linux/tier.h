@@ -82,7 +82,8 @@ void __tier_folio_demoted(struct folio *src, struct folio *dst);
 /**
  * tier_is_active - is there a promoter?
  *
- * Without the option always false, and no call of the functions above is left.  Always false, at the cost of a nop, while there is none.
+ * Without the option always false, so that no call of the functions above is left.
+ * Always false, at the cost of a nop, while there is none.
  */
 static inline bool tier_is_active(void)
 {

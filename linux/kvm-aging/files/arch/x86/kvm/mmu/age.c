@@ -29,11 +29,13 @@
  * its dirty state looked at for the last time, before that: the caller holds the lock of the
  * host's page table that maps the page.  An SPTE maps the page that the host's PTE maps, because
  * a change of the PTE is announced by invalidate_range_start(), which zaps the SPTE, and made
- * under that lock.  Two things could break the second sentence:
+ * under that lock.  Three things could break the second sentence:
  *
  *  - A memslot that moves: its gfns may belong to other hvas.  __kvm_handle_hva_range() skips the
  *    invalid copy of a memslot.  A copy that is valid was published before the invalid one, and
  *    synchronize_srcu() has waited for its readers before the new place is published.
+ *  - Memory of a guest_memfd: its SPTE maps a page that the PTE does not.  Without Accessed bits
+ *    kvm_mmu_age_lockless() leaves such a memslot alone.
  *  - An SPTE that is larger than the host's mapping: KVM never makes one, and the split of a huge
  *    mapping is announced, too.
  */
@@ -272,6 +274,12 @@ bool kvm_mmu_age_lockless(struct kvm *kvm, struct kvm_gfn_range *range, bool tes
 	unsigned int *budget = range->arg.age ? &range->arg.age->budget : &own;
 	bool young = false;
 
+	/* The lock of the caller does not keep what an SPTE of a guest_memfd maps. */
+	if (!kvm_ad_enabled() && kvm_slot_can_be_private(range->slot)) {
+		if (!test)
+			kvm_age_found(range, range->start, range->end);
+		return true;
+	}
 	/* The memslot itself */
 	*budget -= !!*budget;
 	if (tdp_mmu_enabled)
