@@ -753,6 +753,8 @@ FIXTURE_TEARDOWN(v1)
 /* A group of cgroup v1 counts the pages that leave it. */
 TEST_F_TIMEOUT(v1, pages_that_leave_are_counted, 300)
 {
+	/* A reader does not see the last ones: the kernel adds up 64 for each CPU at a time. */
+	const long least = (long)NR_PAGES - 64 * sysconf(_SC_NPROCESSORS_ONLN);
 	int status, tries = 50;
 	pid_t pid = fork();
 
@@ -764,10 +766,11 @@ TEST_F_TIMEOUT(v1, pages_that_leave_are_counted, 300)
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
-	/* The kernel adds up what CPUs have counted every two seconds. */
+	/* ... or every two seconds. */
 	while (value_of(V1 "/a/memory.stat", "pgpgout") < (long)NR_PAGES && tries--)
 		usleep(100000);
-	EXPECT_GE(value_of(V1 "/a/memory.stat", "pgpgout"), (long)NR_PAGES);
+	EXPECT_LT(0, least);
+	EXPECT_GE(value_of(V1 "/a/memory.stat", "pgpgout"), least);
 }
 
 #define REAPED_KB	(36 << 10)
