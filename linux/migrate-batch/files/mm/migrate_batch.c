@@ -51,8 +51,8 @@
  *
  * Copying.  An engine may copy a batch before the first folio is restored (migrate_copy.c).
  *
- * Restoring.  Copied folios are restored in the same way, twelve at a time, so that tasks do not
- * wait for all of the batch.  Mappings may have changed meanwhile, so the rmap of each is read.
+ * Restoring.  Copied folios are restored in the same way, twelve at a time: a task waits for at
+ * most twelve copies.  Tasks may have changed mappings since, so each folio's rmap is walked again.
  *
  * Locking order: folio locks, rmap lock, page-table lock.  No task sleeps with a run's page-table
  * lock; the run drops that lock before it does more to a folio than replace the folio's entry.

@@ -18,9 +18,9 @@
  *
  * mbind(2) looks for pages before it sets the policy, and has the VMA locked for writing until
  * both are done.  An address space with MMF_TIER_VMA_POLICY is asked with that lock for reading.
- * So a flight has asked before the VMA was locked, or is refused.  Those that have asked are added
- * as soon as the VMA is locked (tier_vma_locked()): either their batch is under way, or its pages
- * have arrived and are found.  mbind(2) waits after the change, and looks for pages once more.
+ * So a flight asks before mbind(2) locks the VMA, or the flight is refused.  As soon as the VMA is
+ * locked, tier_vma_locked() adds the flights that have asked.  The pages of a flight whose batch
+ * has ended by then have arrived, and mbind(2) finds them.  mbind(2) waits after the change, and looks for pages once more.
  *
  * Fork copies migration entries of a batch that has not asked the child: the child takes over the
  * parent's bit (__tier_mm_forked()).
@@ -327,8 +327,8 @@ bool __tier_wait(struct tier_wait *wait)
  * @mm:   new
  * @from: of the process that forks
  *
- * A batch may end meanwhile.  Then the bit stays for the next one, for which changes in @mm wait
- * for nothing.
+ * A batch may end while this function runs.  Then the child's bit stays set in the next batch, and
+ * a change in @mm waits for that batch without need.
  */
 void __tier_mm_forked(struct mm_struct *mm, const struct mm_struct *from)
 {

@@ -6,7 +6,7 @@
  * finds accessed when it walks page tables counts as if kmmscand had found it.  Of a promoted
  * page PG_young is cleared, where it would only repeat what the generation says.  Memory of a
  * control group is neither demoted out of its cpuset nor swapped out only to make room for
- * promotions ("keep": fault_keep).  Memory that may not be promoted leaves the room to others.
+ * promotions ("keep": fault_keep).  A process that cannot be asked is left out.
  *
  * A node with room in any of its zones counts as one that has room, and kswapd is content when
  * any zone has enough.  So that all is about the largest one, the others are reserved.
@@ -437,85 +437,6 @@ stop:
 		munmap(c, PAGE);
 }
 
-/* Memory that an idle child of the parent's has bound by its policy */
-static void be_veto(struct confined *c)
-{
-	unsigned long mask = 1UL << slow;
-	pid_t pid;
-	char *p;
-
-	p = map_on(REFUSED, slow, false);
-	if (!p)
-		_exit(2);
-	fill(p, REFUSED);
-	pid = fork_child();
-	if (!pid) {
-		if (syscall(__NR_set_mempolicy, MPOL_BIND, &mask, (unsigned long)MAX_NODES + 1))
-			_exit(1);
-		c->ready = true;
-		sleep_on(NULL);
-	}
-	while (!c->stop) {
-		touch(p, REFUSED);
-		usleep(2000);
-	}
-	kill(pid, SIGKILL);
-	c->on_slow = count_on(p, REFUSED, slow);
-	_exit(intact(p, REFUSED) ? 0 : 1);
-}
-
-/*
- * The fast node has less room than pages that are hot and may not move, as another process that
- * maps them forbids.  They are tried again and again, and leave the room to others.
- */
-static void test_veto(void)
-{
-	struct confined *c = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-				  -1, 0);
-	pid_t pid = -1;
-	long tried;
-	double end;
-	int status;
-	char *p;
-	bool ok;
-
-	if (c != MAP_FAILED)
-		pid = fork_child();
-	if (!pid)
-		be_veto(c);
-	p = map_on(MB, slow, false);
-	for (end = now() + SETTLE_S; pid > 0 && !c->ready && now() < end;)
-		usleep(50000);
-	if (pid < 0 || !p || !c->ready || !prepare("0", "100") || !fill_fast(SPACE)) {
-		ksft_test_result_skip("cannot prepare the memory\n");
-		goto stop;
-	}
-	fill(p, MB);
-	tried = event_count("tier_promote_fail_policy");
-	ok = !enable(true);
-	ok = ok && rises(p, MB);
-	sleep(REFUSED_S);
-	tried = event_count("tier_promote_fail_policy") - tried;
-	enable(false);
-	c->stop = true;
-	ok &= waitpid(pid, &status, 0) == pid && !status;
-	ksft_print_msg("of %lu hot pages %lu stayed, tried %ld times\n", REFUSED / PAGE, c->on_slow,
-		       tried);
-	ok &= c->on_slow == REFUSED / PAGE && tried > (long)(REFUSED / PAGE) && intact(p, MB);
-	pid = -1;
-	ksft_test_result(ok, "pages that may not be promoted use no room\n");
-stop:
-	if (pid > 0) {
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
-	}
-	empty_fast();
-	if (p)
-		unmap_on(p, MB);
-	if (c != MAP_FAILED)
-		munmap(c, PAGE);
-}
-
 /* Let MGLRU walk the page tables for the pages of a node, as if reclaim needed it. */
 static bool age(int nid)
 {
@@ -675,7 +596,6 @@ static const struct tier_test tests[] = {
 	{ "headroom", test_headroom },
 	{ "keep", test_keep },
 	{ "refused", test_refused },
-	{ "veto", test_veto },
 	{ "aged", test_aged },
 	{ "young", test_young },
 };

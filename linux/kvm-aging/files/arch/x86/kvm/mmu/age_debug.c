@@ -33,8 +33,9 @@ void __kvm_age_delay(void)
  * @value: to store
  * @read:  the SPTE as it was read
  *
- * If the page was taken from the guest meanwhile, the guest has it again now.  Then the page keeps
- * a reference for ever: the test fails, and the guest does not write to another process's page.
+ * If another CPU has zapped the SPTE since, the store maps the page to the guest again.  The page
+ * then keeps a reference for ever: the test fails, and the guest does not write to another
+ * process's page.
  *
  * Context: RCU, so that the page table stays
  */
