@@ -20,7 +20,8 @@
  * both are done.  An address space with MMF_TIER_VMA_POLICY is asked with that lock for reading.
  * So a flight asks before mbind(2) locks the VMA, or the flight is refused.  As soon as the VMA is
  * locked, tier_vma_locked() adds the flights that have asked.  The pages of a flight whose batch
- * has ended by then have arrived, and mbind(2) finds them.  mbind(2) waits after the change, and looks for pages once more.
+ * has ended by then have arrived, and mbind(2) finds them.  mbind(2) waits after the change, and
+ * looks for pages once more.
  *
  * Fork copies migration entries of a batch that has not asked the child: the child takes over the
  * parent's bit (__tier_mm_forked()).
