@@ -140,6 +140,8 @@ static inline char *map_folios(int kb, bool by_ptes)
 	munmap(start + LEN, p + 2 * HUGE - start);
 	madvise(start, LEN, kb == 4 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	fill(start, 1, 0);
+	/* khugepaged would map them by PMDs, and a PMD has one soft-dirty bit. */
+	madvise(start, LEN, MADV_NOHUGEPAGE);
 	for (unsigned long i = 0; by_ptes && i < LEN; i += HUGE)
 		if (mprotect(start + i, PAGE, PROT_READ) ||
 		    mprotect(start + i, PAGE, PROT_READ | PROT_WRITE))
