@@ -32,6 +32,7 @@ from lab.results.study import Column, Study
 NAME = "migrate"
 SYSFS = "/sys/kernel/mm/migrate_batch"
 FLUSHES = "/sys/kernel/debug/migrate_batch/flushes"
+COUNTS = "/sys/kernel/debug/migrate_batch/counts"
 SIZES = ("4", "64", "2048pte", "2048")
 CPUS = (1, 8)
 SIZE_MB = 64
@@ -161,8 +162,11 @@ def _kvm() -> dict[str, dict[str, Figures]]:
     return kvm_rows(log)
 
 
-def demoted(before: str, after: str, reasons: str) -> Figures:
-    """Flushes per 1,000 pages that were moved: all that were sent, and migration's own."""
+def demoted(before: str, after: str, reasons: str, counts: str) -> Figures:
+    """Flushes per 1,000 pages that were moved: all that were sent, and migration's own.
+
+    And of the pages that a batch has moved, how many were unmapped next to their neighbours.
+    """
 
     def read(text: str) -> dict[str, int]:
         return {name: int(n) for name, n in (line.rsplit(" ", 1) for line in text.splitlines())}
@@ -172,7 +176,11 @@ def demoted(before: str, after: str, reasons: str) -> Figures:
     moved = delta[flushes.MIGRATED]
     if not moved:
         raise LabError("nothing was moved", reasons)
+    ways = read(counts)
+    batch = ways["moved_by_batch"]
+    in_run = {"in_run": 100 * ways["unmapped_in_run"] / batch} if batch else {}
     return {
+        **in_run,
         "moved": moved,
         "promoted": flushes.total(delta, flushes.PROMOTED),
         "demoted": flushes.total(delta, flushes.DEMOTED),
@@ -199,7 +207,8 @@ def _demotion(label: str) -> Figures:
             f"echo {migrc} > {flushes.SWITCH}",
             "echo BEFORE; cat /proc/vmstat",
             f"timeout {LOOKUP_S} {built['lookup']} {LOOKUP} < /dev/null > /dev/null",
-            f"echo AFTER; cat /proc/vmstat; echo REASONS; cat {FLUSHES}; echo END",
+            f"echo AFTER; cat /proc/vmstat; echo REASONS; cat {FLUSHES}",
+            f"echo COUNTS; cat {COUNTS}; echo END",
         )
     )
     machine = topologies.load("two-tier", fast_mb=128, slow_mb=384, fast_cpus=8)
@@ -207,7 +216,9 @@ def _demotion(label: str) -> Figures:
         NAME, f"demotion {label}", kernel, machine, script, append="clearcpuid=erms,fsrm"
     )
     parts = re.search(
-        r"^BEFORE\n(.*)^AFTER\n(.*)^REASONS\n(.*)^END$", log, re.DOTALL | re.MULTILINE
+        r"^BEFORE\n(.*)^AFTER\n(.*)^REASONS\n(.*)^COUNTS\n(.*)^END$",
+        log,
+        re.DOTALL | re.MULTILINE,
     )
     if not parts:
         raise LabError("the guest has not printed its counters", log[-500:])
@@ -334,6 +345,7 @@ STUDY = Study(
         Column("all", "TLB flushes per 1,000 pages", "{:.1f}"),
         Column("own", "by migration", "{:.1f}"),
         Column("own_demotion", "by demotion", "{:.1f}"),
+        Column("in_run", "unmapped in runs, % of pages moved by batch", "{:.1f}"),
     ),
     minutes=20,
     run=measure,

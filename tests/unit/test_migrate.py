@@ -46,7 +46,10 @@ def _facts(on: float, off: float, own: float) -> dict[str, Any]:
     alone = {**rows, "off": _row(off), "512": _row(on)}
     once = {name: _row(value) for name, value in (("base", 1000.0), ("off", off / 4), ("512", 350))}
     demotion = migrate.demoted(
-        VMSTAT.format(0, 0, 0, 0), VMSTAT.format(1000, 100, 900, 9), f"demotion {own}\nnuma 0\n"
+        VMSTAT.format(0, 0, 0, 0),
+        VMSTAT.format(1000, 100, 900, 9),
+        f"demotion {own}\nnuma 0\n",
+        "moved_by_batch 800\nunmapped_in_run 600\n",
     )
     return {
         **FACTS,
@@ -77,6 +80,7 @@ def test_lines_of_the_study(tmp_path: Path) -> None:
     assert lines["wait: unmodified"].kernel == "base k"
     assert lines["kvm: 1 of 2 pages, on"].figures["forgotten"] == 4080
     assert lines["demotion: on"].figures["own"] == 5
+    assert lines["demotion: on"].figures["in_run"] == 75
     assert len(lines["demotion: on"].goals) == 2 and not lines["demotion: off"].goals
 
 
@@ -100,7 +104,7 @@ def test_what_was_not_measured_is_an_error() -> None:
         migrate.kvm_rows(KVM.splitlines()[1])
     same = VMSTAT.format(1, 1, 1, 1)
     with pytest.raises(LabError, match="nothing was moved"):
-        migrate.demoted(same, same, "demotion 0\n")
+        migrate.demoted(same, same, "demotion 0\n", "moved_by_batch 0\nunmapped_in_run 0\n")
 
 
 def test_limits_are_set_before() -> None:
