@@ -231,6 +231,24 @@ static inline bool mmu_age_idle(const struct mmu_age *age, unsigned long addr, p
 }
 
 /**
+ * mmu_age_clear_secondary - test and clear the Accessed bits that secondary MMUs have for a range
+ * @mm:    address space
+ * @start: of the range
+ * @end:   of the range
+ *
+ * Context: as mmu_notifier_clear_young(); false without CONFIG_MMU_NOTIFIER.
+ */
+static inline bool mmu_age_clear_secondary(struct mm_struct *mm, unsigned long start,
+					   unsigned long end)
+{
+#ifdef CONFIG_MMU_NOTIFIER
+	return mmu_notifier_clear_young(mm, start, end);
+#else
+	return false;
+#endif
+}
+
+/**
  * mmu_age_clear_young - was a page accessed?  Clears its Accessed bits
  * @age:  of the walk
  * @vma:  of the page
@@ -252,10 +270,8 @@ static inline unsigned int mmu_age_clear_young(const struct mmu_age *age,
 			young |= MMU_AGE_SECONDARY;
 		return young;
 	}
-#ifdef CONFIG_MMU_NOTIFIER
-	if (mmu_notifier_clear_young(vma->vm_mm, addr, addr + PAGE_SIZE))
+	if (mmu_age_clear_secondary(vma->vm_mm, addr, addr + PAGE_SIZE))
 		young |= MMU_AGE_SECONDARY;
-#endif
 	return young;
 }
 

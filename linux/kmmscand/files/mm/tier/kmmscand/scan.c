@@ -85,7 +85,6 @@
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/mmu_age.h>
-#include <linux/mmu_notifier.h>
 #include <linux/page_idle.h>
 #include <linux/pagewalk.h>
 #include <linux/sched/clock.h>
@@ -389,7 +388,7 @@ static void kmmscand_huge_pmd(struct kmmscand_walk *w, struct vm_area_struct *vm
 	kmmscand_start_table(w);
 	addr &= HPAGE_PMD_MASK;
 	young = pmdp_test_and_clear_young(vma, addr, pmdp) ? MMU_AGE_CPU : 0;
-	if (mmu_notifier_clear_young(vma->vm_mm, addr, addr + HPAGE_PMD_SIZE))
+	if (mmu_age_clear_secondary(vma->vm_mm, addr, addr + HPAGE_PMD_SIZE))
 		young |= MMU_AGE_SECONDARY;
 	w->cleared |= young;
 	warm = young && kmmscand_accessed(w, folio);
