@@ -614,7 +614,6 @@ out:
 	count_tier_events(TIER_PROMOTE_FAIL_BUSY, done.busy);
 	count_tier_events(TIER_PROMOTE_FAIL_NOMEM, done.nomem);
 	count_tier_events(TIER_PROMOTE_FAIL_WATERMARK, done.watermark);
-	trace_tier_promote_done(nr_ranges, i, &done);
 
 	stats->moved += done.moved;
 	stats->skipped += done.skipped;

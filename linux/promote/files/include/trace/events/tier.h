@@ -5,7 +5,6 @@
 #if !defined(_TRACE_TIER_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _TRACE_TIER_H
 
-#include <linux/tier.h>
 #include <linux/tracepoint.h>
 
 /**
@@ -17,7 +16,7 @@
  * @busy: base pages that could not be moved this time
  * @nomem: base pages for which the target node had no memory of that order
  *
- * What was refused before it got onto a list is in tier_promote_done.
+ * What did not get onto a list is in /proc/vmstat only.
  */
 TRACE_EVENT(tier_promote_batch,
 	    TP_PROTO(int nid, unsigned int order, unsigned long tried,
@@ -38,38 +37,6 @@ TRACE_EVENT(tier_promote_batch,
 	    TP_printk("nid=%d order=%u tried=%lu moved=%lu busy=%lu nomem=%lu",
 		      __entry->nid, __entry->order, __entry->tried,
 		      __entry->moved, __entry->busy, __entry->nomem)
-);
-
-/**
- * tier_promote_done - one call of tier_promote() is finished
- * @ranges: ranges handed in
- * @done: ranges dealt with; less than @ranges if the target was too full
- * @stats: what became of the pages
- */
-TRACE_EVENT(tier_promote_done,
-	    TP_PROTO(unsigned int ranges, unsigned int done,
-		     const struct tier_promote_stats *stats),
-	    TP_ARGS(ranges, done, stats),
-	    TP_STRUCT__entry(__field(unsigned int, ranges)
-			     __field(unsigned int, done)
-			     __field(unsigned long, moved)
-			     __field(unsigned long, skipped)
-			     __field(unsigned long, isolate)
-			     __field(unsigned long, busy)
-			     __field(unsigned long, nomem)
-			     __field(unsigned long, watermark)),
-	    TP_fast_assign(__entry->ranges = ranges;
-			   __entry->done = done;
-			   __entry->moved = stats->moved;
-			   __entry->skipped = stats->skipped;
-			   __entry->isolate = stats->isolate;
-			   __entry->busy = stats->busy;
-			   __entry->nomem = stats->nomem;
-			   __entry->watermark = stats->watermark;),
-	    TP_printk("ranges=%u done=%u moved=%lu skipped=%lu isolate=%lu busy=%lu nomem=%lu watermark=%lu",
-		      __entry->ranges, __entry->done, __entry->moved,
-		      __entry->skipped, __entry->isolate, __entry->busy,
-		      __entry->nomem, __entry->watermark)
 );
 
 #endif /* _TRACE_TIER_H */
