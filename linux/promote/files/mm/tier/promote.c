@@ -569,7 +569,7 @@ next:
 unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 			  struct tier_promote_stats *stats)
 {
-	struct tier_promote_stats done = {};
+	const struct tier_promote_stats before = *stats;
 	struct tier_batch batch = {
 		.folios = LIST_HEAD_INIT(batch.folios),
 		.nid = NUMA_NO_NODE,
@@ -591,37 +591,29 @@ unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 	 */
 	if (!batch.flight || !try_get_online_mems()) {
 		for (i = 0; i < nr_ranges; i++)
-			done.busy += ranges[i].nr;
+			stats->busy += ranges[i].nr;
 		goto out;
 	}
 	for (i = 0; i < nr_ranges; i++) {
 		if (!tier_target_valid(ranges[i].nid)) {
-			done.skipped += ranges[i].nr;
+			stats->skipped += ranges[i].nr;
 			continue;
 		}
-		if (!tier_add_range(&batch, &ranges[i], &done))
+		if (!tier_add_range(&batch, &ranges[i], stats))
 			break;
 	}
-	tier_flush(&batch, NULL, &done);
+	tier_flush(&batch, NULL, stats);
 	put_online_mems();
 
 out:
 	if (batch.flight)
 		tier_flight_put(batch.flight);
-	count_tier_events(TIER_PROMOTE_SUCCESS, done.moved);
-	count_tier_events(TIER_PROMOTE_SKIPPED, done.skipped);
-	count_tier_events(TIER_PROMOTE_FAIL_ISOLATE, done.isolate);
-	count_tier_events(TIER_PROMOTE_FAIL_BUSY, done.busy);
-	count_tier_events(TIER_PROMOTE_FAIL_NOMEM, done.nomem);
-	count_tier_events(TIER_PROMOTE_FAIL_WATERMARK, done.watermark);
-
-	stats->moved += done.moved;
-	stats->skipped += done.skipped;
-	stats->isolate += done.isolate;
-	stats->busy += done.busy;
-	stats->refused += done.refused;
-	stats->nomem += done.nomem;
-	stats->watermark += done.watermark;
+	count_tier_events(TIER_PROMOTE_SUCCESS, stats->moved - before.moved);
+	count_tier_events(TIER_PROMOTE_SKIPPED, stats->skipped - before.skipped);
+	count_tier_events(TIER_PROMOTE_FAIL_ISOLATE, stats->isolate - before.isolate);
+	count_tier_events(TIER_PROMOTE_FAIL_BUSY, stats->busy - before.busy);
+	count_tier_events(TIER_PROMOTE_FAIL_NOMEM, stats->nomem - before.nomem);
+	count_tier_events(TIER_PROMOTE_FAIL_WATERMARK, stats->watermark - before.watermark);
 	return i;
 }
 
