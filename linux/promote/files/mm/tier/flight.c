@@ -98,7 +98,7 @@ void tier_flight_put(struct tier_flight *flight)
 {
 	/* A batch that could isolate nothing */
 	if (flight->id != U64_MAX)
-		tier_flight_end(flight);
+		tier_flight_end(flight, NULL);
 	clear_bit_unlock(flight->slot, &tier_flights_busy);
 	smp_mb__after_atomic();	/* pairs with prepare_to_wait() */
 	wake_up(&flight->wait);
@@ -128,10 +128,17 @@ void tier_flight_begin(struct tier_flight *flight, int nid)
 	tier_flight_wake(flight);
 }
 
-/* All folios of the batch but @folio have moved or are back on the LRU. */
-static void tier_flight_clear(struct tier_flight *flight, const struct folio *folio)
+/**
+ * tier_flight_end - all folios of a batch, but for @next, have moved or are back on the LRU
+ * @flight: of the running task
+ * @next:   that is isolated and the first of another batch with the same target, which begins;
+ *          or NULL
+ *
+ * Context: process context.
+ */
+void tier_flight_end(struct tier_flight *flight, const struct folio *next)
 {
-	unsigned int i, keep = folio ? hash_ptr(folio, TIER_FOLIO_BITS) : UINT_MAX;
+	unsigned int i, keep = next ? hash_ptr(next, TIER_FOLIO_BITS) : UINT_MAX;
 
 	for (i = 0; i < ARRAY_SIZE(flight->judged); i++) {
 		if (flight->judged[i].mm)
@@ -142,30 +149,10 @@ static void tier_flight_clear(struct tier_flight *flight, const struct folio *fo
 	flight->nr_asked = 0;
 	for (i = 0; i < ARRAY_SIZE(flight->folios); i++)
 		WRITE_ONCE(flight->folios[i], i == BIT_WORD(keep) ? BIT_MASK(keep) : 0);
-}
-
-/**
- * tier_flight_next - end a batch and begin another one, with the same target
- * @flight: of the running task
- * @folio:  that is isolated and the first of the next batch
- *
- * Context: process context.
- */
-void tier_flight_next(struct tier_flight *flight, const struct folio *folio)
-{
-	tier_flight_clear(flight, folio);
-	tier_flight_begin(flight, flight->nid);
-}
-
-/**
- * tier_flight_end - all folios of a batch have moved or are back on the LRU
- * @flight: of the running task
- *
- * Context: process context.
- */
-void tier_flight_end(struct tier_flight *flight)
-{
-	tier_flight_clear(flight, NULL);
+	if (next) {
+		tier_flight_begin(flight, flight->nid);
+		return;
+	}
 	/* What was migrated is visible to a waiter that finds the batch over. */
 	smp_store_release(&flight->id, U64_MAX);
 	tier_flight_wake(flight);

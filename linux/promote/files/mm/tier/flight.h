@@ -59,8 +59,7 @@ struct tier_flight {
 struct tier_flight *tier_flight_get(void);
 void tier_flight_put(struct tier_flight *flight);
 void tier_flight_begin(struct tier_flight *flight, int nid);
-void tier_flight_next(struct tier_flight *flight, const struct folio *folio);
-void tier_flight_end(struct tier_flight *flight);
+void tier_flight_end(struct tier_flight *flight, const struct folio *next);
 void tier_flights_wait_idle(void);
 bool tier_flight_judged(struct tier_flight *flight, struct mm_struct *mm,
 			struct tier_judgement *answer);

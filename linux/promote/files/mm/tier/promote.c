@@ -260,10 +260,7 @@ static void tier_flush(struct tier_batch *batch, const struct folio *next,
 		left += folio_nr_pages(folio);
 	if (left)
 		putback_movable_pages(&batch->folios);
-	if (next)
-		tier_flight_next(batch->flight, next);
-	else
-		tier_flight_end(batch->flight);
+	tier_flight_end(batch->flight, next);
 
 	stats->moved += moved;
 	tier_bounce_promoted(moved);
