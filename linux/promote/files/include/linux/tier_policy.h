@@ -85,8 +85,7 @@ bool __tier_ask_folio(struct tier_question *q, struct folio *folio);
 bool __tier_ask_shared(struct tier_question *q, struct folio *folio);
 bool __tier_may_unmap(struct tier_question *q, struct folio *folio, struct vm_area_struct *vma,
 		      unsigned long addr);
-void __tier_wait_add(struct tier_wait *wait, const void *key);
-void __tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio);
+void __tier_wait_add(struct tier_wait *wait, const void *key, bool asked);
 void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsigned long start,
 			     unsigned long end);
 bool __tier_wait(struct tier_wait *wait);
@@ -215,7 +214,7 @@ static inline void tier_vma_policy(struct mm_struct *mm)
 static inline void tier_wait_add(struct tier_wait *wait, struct mm_struct *mm)
 {
 	if (tier_moves())
-		__tier_wait_add(wait, mm);
+		__tier_wait_add(wait, mm, true);
 }
 
 /**
@@ -258,7 +257,7 @@ static inline bool tier_vma_locked(struct tier_wait *wait, struct vm_area_struct
 static inline void tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio)
 {
 	if (tier_moves())
-		__tier_wait_add_folio(wait, folio);
+		__tier_wait_add(wait, folio, false);
 }
 
 /**

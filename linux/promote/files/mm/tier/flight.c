@@ -82,7 +82,7 @@ struct tier_flight *tier_flight_get(void)
 		flight->slot = slot;
 		flight->id = U64_MAX;
 		init_waitqueue_head(&flight->wait);
-		/* Pairs with tier_wait_look(), which depends on the address. */
+		/* Pairs with __tier_wait_add(), which depends on the address. */
 		smp_store_release(&tier_flights[slot], flight);
 	}
 	return flight;
@@ -124,7 +124,7 @@ void tier_flight_begin(struct tier_flight *flight, int nid)
 	flight->refused = 0;
 	/* A full barrier: with a higher id than a waiter has read, its change is seen. */
 	WRITE_ONCE(flight->id, atomic64_inc_return(&tier_flight_seq));
-	smp_wmb();	/* The id comes before the bits; pairs with tier_wait_look(). */
+	smp_wmb();	/* The id comes before the bits; pairs with __tier_wait_add(). */
 	tier_flight_wake(flight);
 }
 
@@ -225,9 +225,15 @@ void tier_flight_judge(struct tier_flight *flight, struct mm_struct *mm,
 	flight->judged[i].answer = answer;
 }
 
-/* Add the flights that have a bit, of @asked or of the folios. */
-static void tier_wait_look(struct tier_wait *wait, unsigned int bit, bool asked)
+/**
+ * __tier_wait_add - see tier_wait_add() and tier_wait_add_folio()
+ * @wait:  to add to
+ * @key:   struct mm_struct or struct address_space; or struct folio
+ * @asked: it is not a folio
+ */
+void __tier_wait_add(struct tier_wait *wait, const void *key, bool asked)
 {
+	unsigned int bit = hash_ptr(key, asked ? TIER_ASKED_BITS : TIER_FOLIO_BITS);
 	int slot;
 
 	if (tier_fault(WAIT))
@@ -245,26 +251,6 @@ static void tier_wait_look(struct tier_wait *wait, unsigned int bit, bool asked)
 }
 
 /**
- * __tier_wait_add - see tier_wait_add()
- * @wait: to add to
- * @key:  struct mm_struct or struct address_space
- */
-void __tier_wait_add(struct tier_wait *wait, const void *key)
-{
-	tier_wait_look(wait, hash_ptr(key, TIER_ASKED_BITS), true);
-}
-
-/**
- * __tier_wait_add_folio - see tier_wait_add_folio()
- * @wait:  to add to
- * @folio: that the caller could not isolate
- */
-void __tier_wait_add_folio(struct tier_wait *wait, const struct folio *folio)
-{
-	tier_wait_look(wait, hash_ptr(folio, TIER_FOLIO_BITS), false);
-}
-
-/**
  * __tier_wait_add_objects - see tier_wait_add_objects()
  * @wait:  to add to
  * @mm:    that maps them; mmap_lock is held
@@ -279,13 +265,7 @@ void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsig
 
 	for_each_vma_range(vmi, vma, end)
 		if (vma->vm_file && vma->vm_ops && vma->vm_ops->set_policy)
-			__tier_wait_add(wait, vma->vm_file->f_mapping);
-}
-
-static bool tier_batch_over(struct tier_flight *flight, u64 seq)
-{
-	/* What the batch has migrated is visible: pairs with tier_flight_end(). */
-	return smp_load_acquire(&flight->id) > seq;
+			__tier_wait_add(wait, vma->vm_file->f_mapping, true);
 }
 
 /**
@@ -301,7 +281,8 @@ bool __tier_wait(struct tier_wait *wait)
 	for_each_set_bit(slot, &wait->slots, TIER_FLIGHTS) {
 		struct tier_flight *flight = tier_flights[slot];
 
-		if (wait_event_killable(flight->wait, tier_batch_over(flight, wait->seq))) {
+		/* What the batch has migrated is visible then: pairs with tier_flight_end(). */
+		if (wait_event_killable(flight->wait, smp_load_acquire(&flight->id) > wait->seq)) {
 			done = false;
 			break;
 		}
@@ -342,7 +323,7 @@ void __tier_task_policy_changed(const struct mempolicy *old)
 	for_each_node_state(nid, N_MEMORY) {
 		if (!tier_policy_allows(old, nid) || tier_policy_allows(current->mempolicy, nid))
 			continue;
-		__tier_wait_add(&wait, current->mm);
+		__tier_wait_add(&wait, current->mm, true);
 		tier_wait(&wait);
 		return;
 	}
