@@ -57,6 +57,7 @@
 #include <linux/pagemap.h>
 #include <linux/rcupdate.h>
 #include <linux/rmap.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/shmem_fs.h>
@@ -326,6 +327,28 @@ static enum tier_answer tier_vma_answer(struct tier_question *q, struct folio *f
 	return answer;
 }
 
+/*
+ * The same as tier_judge(), once for each batch, after tier_flight_asks().  An answer that a busy
+ * lock has prevented is not kept, nor a second one for one entry: the reference of the first is
+ * given back at the end of the batch, outside of locks.
+ */
+static struct tier_judgement tier_judge_once(struct tier_flight *flight, struct mm_struct *mm)
+{
+	unsigned int i = hash_ptr(mm, TIER_JUDGED_BITS);
+	struct tier_judgement j;
+
+	if (flight->judged[i].mm == mm)
+		return flight->judged[i].answer;
+	j = tier_judge(mm, flight->nid);
+	if (!flight->judged[i].mm && j.cpuset != TIER_NOT_KNOWN && j.tasks != TIER_NOT_KNOWN) {
+		/* With the reference, no other address space can have the same address. */
+		mmgrab(mm);
+		flight->judged[i].mm = mm;
+		flight->judged[i].answer = j;
+	}
+	return j;
+}
+
 static bool tier_mapping_allows(struct tier_question *q, struct folio *folio,
 				struct vm_area_struct *vma, unsigned long addr)
 {
@@ -340,10 +363,7 @@ static bool tier_mapping_allows(struct tier_question *q, struct folio *folio,
 	answer = tier_vma_answer(q, folio, vma, addr);
 	if (answer > TIER_ALLOWS)
 		return false;
-	if (!tier_flight_judged(q->flight, mm, &j)) {
-		j = tier_judge(mm, q->flight->nid);
-		tier_flight_judge(q->flight, mm, j);
-	}
+	j = tier_judge_once(q->flight, mm);
 	return j.cpuset == TIER_ALLOWS && (answer == TIER_ALLOWS || j.tasks == TIER_ALLOWS);
 }
 

@@ -175,56 +175,6 @@ void tier_flights_wait_idle(void)
 				   !test_bit_acquire(slot, &tier_flights_busy));
 }
 
-/* The entry for an address space, which may be another's */
-static unsigned int tier_flight_entry(const struct mm_struct *mm)
-{
-	return hash_ptr(mm, TIER_JUDGED_BITS);
-}
-
-/**
- * tier_flight_judged - has an address space been judged in this batch?
- * @flight: of the running task
- * @mm:     address space
- * @answer: result
- *
- * Context: any.
- */
-bool tier_flight_judged(struct tier_flight *flight, struct mm_struct *mm,
-			struct tier_judgement *answer)
-{
-	unsigned int i = tier_flight_entry(mm);
-
-	if (flight->judged[i].mm != mm)
-		return false;
-	*answer = flight->judged[i].answer;
-	return true;
-}
-
-/**
- * tier_flight_judge - keep the answer of an address space until the batch ends
- * @flight: of the running task
- * @mm:     address space that tier_flight_asks() was called for
- * @answer: of its tasks
- *
- * An answer that a busy lock has prevented is not kept, nor a second one for one entry: the
- * reference of the first is given back at the end of the batch, outside of locks.
- *
- * Context: any.
- */
-void tier_flight_judge(struct tier_flight *flight, struct mm_struct *mm,
-		       struct tier_judgement answer)
-{
-	unsigned int i = tier_flight_entry(mm);
-
-	if (flight->judged[i].mm || answer.cpuset == TIER_NOT_KNOWN ||
-	    answer.tasks == TIER_NOT_KNOWN)
-		return;
-	/* With the reference, no other address space can have the same address. */
-	mmgrab(mm);
-	flight->judged[i].mm = mm;
-	flight->judged[i].answer = answer;
-}
-
 /**
  * __tier_wait_add - see tier_wait_add() and tier_wait_add_folio()
  * @wait:  to add to

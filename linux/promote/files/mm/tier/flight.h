@@ -61,10 +61,6 @@ void tier_flight_put(struct tier_flight *flight);
 void tier_flight_begin(struct tier_flight *flight, int nid);
 void tier_flight_end(struct tier_flight *flight, const struct folio *next);
 void tier_flights_wait_idle(void);
-bool tier_flight_judged(struct tier_flight *flight, struct mm_struct *mm,
-			struct tier_judgement *answer);
-void tier_flight_judge(struct tier_flight *flight, struct mm_struct *mm,
-		       struct tier_judgement answer);
 
 /**
  * tier_flight_asks - an address space or an object is about to be asked
