@@ -28,21 +28,16 @@ enum tier_answer {
 	TIER_NOT_KNOWN,
 };
 
-enum tier_asked {
-	TIER_NOT_ASKED,
-	TIER_ALLOWED,
-	TIER_REFUSED,
-};
-
 /**
  * struct tier_question - may the folio that is being unmapped be promoted?
  * @flight: the promotion; NULL for every other migration
- * @asked:  what the object of the folio and its mappings have answered so far
+ * @asked:  what the object of the folio and its mappings have answered so far; TIER_NOT_KNOWN
+ *          if none of them has
  * @object: of that, the answer of the object (page cache, shmem)
  */
 struct tier_question {
 	struct tier_flight *flight;
-	enum tier_asked asked;
+	enum tier_answer asked;
 	enum tier_answer object;
 };
 
@@ -342,7 +337,7 @@ static inline bool tier_may_unmap(struct tier_question *q, struct folio *folio,
  */
 static inline bool tier_must_stay(const struct tier_question *q)
 {
-	return tier_moves() && q->flight && q->asked != TIER_ALLOWED;
+	return tier_moves() && q->flight && q->asked != TIER_ALLOWS;
 }
 
 #endif /* _LINUX_TIER_POLICY_H */

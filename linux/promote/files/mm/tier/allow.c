@@ -209,10 +209,9 @@ static enum tier_answer tier_answer(const struct mempolicy *pol, int nid)
 /* The policies of an object for all pages of a folio, which is locked */
 static enum tier_answer tier_object_answer(struct tier_flight *flight, struct folio *folio)
 {
-	enum tier_answer answer = TIER_ALLOWS;
-#ifdef CONFIG_SHMEM
 	pgoff_t index, end = folio->index + folio_nr_pages(folio);
 	struct address_space *mapping = folio->mapping;
+	enum tier_answer answer = TIER_ALLOWS;
 	struct shared_policy *shared;
 
 	if (!shmem_mapping(mapping))
@@ -232,30 +231,16 @@ static enum tier_answer tier_object_answer(struct tier_flight *flight, struct fo
 			answer = TIER_REFUSES;
 		mpol_cond_put(pol);
 	}
-#else
-	answer = TIER_NO_POLICY;
-#endif
 	return answer;
-}
-
-/* The cpuset of the group to which page cache is charged */
-static bool tier_group_allows(struct folio *folio, int nid)
-{
-	bool allows;
-
-	rcu_read_lock();
-	allows = memcg_allows_node(folio_memcg(folio), nid);
-	rcu_read_unlock();
-	return allows;
 }
 
 static bool tier_refuse(struct tier_question *q, struct folio *folio)
 {
-	if (q->asked != TIER_REFUSED) {
+	if (q->asked != TIER_REFUSES) {
 		q->flight->refused += folio_nr_pages(folio);
 		count_tier_events(TIER_PROMOTE_FAIL_POLICY, folio_nr_pages(folio));
 	}
-	q->asked = TIER_REFUSED;
+	q->asked = TIER_REFUSES;
 	return false;
 }
 
@@ -266,10 +251,12 @@ static bool tier_refuse(struct tier_question *q, struct folio *folio)
  */
 bool __tier_ask_folio(struct tier_question *q, struct folio *folio)
 {
-	q->asked = TIER_NOT_ASKED;
+	bool allows;
+
+	q->asked = TIER_NOT_KNOWN;
 	q->object = TIER_NO_POLICY;
 	if (tier_fault(ALLOW)) {
-		q->asked = TIER_ALLOWED;
+		q->asked = TIER_ALLOWS;
 		return true;
 	}
 	if (!tier_folio_has_users(folio))
@@ -277,9 +264,13 @@ bool __tier_ask_folio(struct tier_question *q, struct folio *folio)
 	if (folio_test_anon(folio))
 		return true;
 	q->object = tier_object_answer(q->flight, folio);
-	if (q->object == TIER_REFUSES || !tier_group_allows(folio, q->flight->nid))
+	/* The cpuset of the group to which page cache is charged */
+	rcu_read_lock();
+	allows = memcg_allows_node(folio_memcg(folio), q->flight->nid);
+	rcu_read_unlock();
+	if (q->object == TIER_REFUSES || !allows)
 		return tier_refuse(q, folio);
-	q->asked = TIER_ALLOWED;
+	q->asked = TIER_ALLOWS;
 	return true;
 }
 
@@ -379,8 +370,8 @@ bool __tier_may_unmap(struct tier_question *q, struct folio *folio, struct vm_ar
 {
 	if (!tier_fault(ALLOW) && !tier_mapping_allows(q, folio, vma, addr))
 		return tier_refuse(q, folio);
-	if (q->asked == TIER_NOT_ASKED)
-		q->asked = TIER_ALLOWED;
+	if (q->asked == TIER_NOT_KNOWN)
+		q->asked = TIER_ALLOWS;
 	return true;
 }
 
@@ -415,5 +406,5 @@ bool __tier_ask_shared(struct tier_question *q, struct folio *folio)
 	if (!__tier_ask_folio(q, folio))
 		return false;
 	rmap_walk(folio, &rwc);
-	return q->asked != TIER_REFUSED;
+	return q->asked != TIER_REFUSES;
 }
