@@ -90,18 +90,6 @@ static struct tier_bounce_map __rcu *tier_bounce_map;
 /* Base pages, since the machine was booted */
 static atomic_long_t tier_promoted;
 
-/* A bitmap can be larger than what bitmap_zero() takes, or does without a pause. */
-static void tier_bounce_clear(unsigned long *bits, unsigned long nr_pfns)
-{
-	unsigned long words = BITS_TO_LONGS(nr_pfns), done, step;
-
-	for (done = 0; done < words; done += step) {
-		step = min(words - done, TIER_BOUNCE_STEP);
-		memset(bits + done, 0, step * sizeof(long));
-		cond_resched();
-	}
-}
-
 /* The node's bitmaps and the frame's bit, or NULL if the frame is not covered; under RCU */
 static struct tier_bounce_node *tier_bounce_frame(struct tier_bounce_map *map, int nid,
 						  unsigned long pfn, unsigned long *bit)
@@ -320,13 +308,16 @@ static void tier_bounce_zero(struct tier_bounce_map *map, enum tier_bounce_kind 
 
 	for (nid = 0; nid < MAX_NUMNODES; nid++) {
 		struct tier_bounce_node *node = &map->node[nid];
+		unsigned long *bits = kind == TIER_WINDOW_BOUNCE ? node->bits[index] :
+								   node->demoted[index];
+		unsigned long words = bits ? BITS_TO_LONGS(node->nr_pfns) : 0, done, step;
 
-		if (!node->nr_pfns)
-			continue;
-		if (kind == TIER_WINDOW_BOUNCE)
-			tier_bounce_clear(node->bits[index], node->nr_pfns);
-		else if (!node->fast)
-			tier_bounce_clear(node->demoted[index], node->nr_pfns);
+		/* Larger than what bitmap_zero() takes, perhaps, or does without a pause */
+		for (done = 0; done < words; done += step) {
+			step = min(words - done, TIER_BOUNCE_STEP);
+			memset(bits + done, 0, step * sizeof(long));
+			cond_resched();
+		}
 	}
 }
 
