@@ -40,8 +40,6 @@
  * when the folio changes tier, whoever migrates it.
  */
 
-#define pr_fmt(fmt) "tier: " fmt
-
 #include <linux/debugfs.h>
 #include <linux/jiffies.h>
 #include <linux/memcontrol.h>
@@ -679,21 +677,6 @@ void tier_promoter_put(void)
 	mutex_unlock(&tier_promoters_mutex);
 }
 
-/* Does the node have free memory that a demotion may use? */
-static bool tier_node_takes_more(int nid)
-{
-	int i;
-
-	for (i = 0; i < MAX_NR_ZONES; i++) {
-		struct zone *zone = NODE_DATA(nid)->node_zones + i;
-
-		if (managed_zone(zone) && zone_page_state(zone, NR_FREE_PAGES) >
-		    min_wmark_pages(zone) + SWAP_CLUSTER_MAX)
-			return true;
-	}
-	return false;
-}
-
 /* Until when there need not be room for promotions, in jiffies; 0 at first */
 static unsigned long tier_headroom_rest[MAX_NUMNODES];
 /* Nodes that have been below the low watermark, and not above the high one since */
@@ -782,12 +765,20 @@ bool tier_keeps(struct folio *folio)
  */
 bool __tier_wants_headroom(int nid)
 {
-	int target;
+	int target, i;
 
 	if (!numa_demotion_enabled || !node_is_toptier(nid) || __tier_headroom_rests(nid))
 		return false;
 	target = next_demotion_node(nid);
-	return target != NUMA_NO_NODE && tier_node_takes_more(target);
+	for (i = 0; target != NUMA_NO_NODE && i < MAX_NR_ZONES; i++) {
+		struct zone *zone = NODE_DATA(target)->node_zones + i;
+
+		/* Free memory that a demotion may use */
+		if (managed_zone(zone) && zone_page_state(zone, NR_FREE_PAGES) >
+		    min_wmark_pages(zone) + SWAP_CLUSTER_MAX)
+			return true;
+	}
+	return false;
 }
 
 #ifdef CONFIG_TIER_DEBUG
