@@ -24,17 +24,13 @@
  * A VMA's policy replaces those of threads, but not cpusets.  Page cache of files is asked only
  * about mappings by the group to which it is charged: else each reader of a file could veto.
  *
- * MPOL_BIND, MPOL_PREFERRED and MPOL_PREFERRED_MANY allow their nodes, or the home node alone if
- * one is set.  Interleaving allows nothing: a promotion would undo the spreading.
- *
  * A folio with several mappings is asked about all of them before the first is replaced
  * (__tier_ask_shared()), so that a refusal costs no TLB flush.
  *
- * Cost.  Bits of mm->flags say that a task of the address space has had a policy, or a VMA, that a
- * cpuset has changed a task, or that processes share it.  Without them a mapping is asked by
- * testing the bits and, where there are cpusets, one word of the owner.  With them the threads are
- * walked once for each address space and batch; the flight keeps the answer.  That is sound
- * because whatever changes the answer later waits for the flight: see flight.c.
+ * Cost.  Without a bit of mm->flags (MMF_TIER_*) a mapping is asked by testing the bits and, where
+ * there are cpusets, one word of the owner.  With one the threads are walked once for each address
+ * space and batch; the flight keeps the answer.  That is sound because whatever changes the answer
+ * later waits for the flight: see flight.c.
  *
  * Locking.  The caller holds the rmap lock (i_mmap_rwsem or anon_vma) for reading, which keeps
  * the VMA, and the page-table lock.  So everything else is only tried: the lock of the VMA for
@@ -89,7 +85,7 @@ bool tier_policy_allows(const struct mempolicy *pol, int nid)
 		       (pol->home_node == NUMA_NO_NODE || pol->home_node == nid);
 	case MPOL_INTERLEAVE:
 	case MPOL_WEIGHTED_INTERLEAVE:
-		return false;
+		return false;	/* It would undo the spreading. */
 	default:
 		return true;
 	}

@@ -29,9 +29,7 @@
  * Not covered: control groups v1 without memory_migrate, and page cache that no PTE maps, where
  * a change of cpuset.mems does not wait.  What is under way then may still arrive.
  *
- * Two keys may share a bit: a change waits for nothing then, with the probability
- *	(address spaces and objects that a batch has asked) / 2^TIER_ASKED_BITS.
- * A batch asks at most TIER_ASKED_MAX, and refuses the folios of others.
+ * Two keys may share a bit: a change waits for nothing then.  TIER_ASKED_MAX keeps that rare.
  *
  * Cost.  A change looks at a word of each flight, one for each slow node as a rule.  A flight has
  * 4 KiB, clears 2.5 KiB of bits for each batch, and is never freed.

@@ -2,9 +2,7 @@
 /*
  * Rows of /proc/vmstat for memory tiers.
  *
- * The counters are per CPU and only ever grow, as vm events do.  They are kept
- * here and not in enum vm_event_item: nearly every file of the kernel includes
- * that header, so each new row would rebuild all of it.
+ * The counters are per CPU and only ever grow, as vm events do.
  */
 
 #include <linux/cpumask.h>
