@@ -111,8 +111,10 @@ static inline void tier_mm_set(struct mm_struct *mm, int bit)
  */
 static inline void tier_mm_init(struct mm_struct *mm)
 {
+#ifdef CONFIG_TIER_PROMOTE
 	if (current->mempolicy)
 		tier_mm_set(mm, MMF_TIER_TASK_POLICY);
+#endif
 }
 
 /**
