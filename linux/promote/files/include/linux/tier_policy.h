@@ -239,7 +239,8 @@ static inline bool tier_vma_locked(struct tier_wait *wait, struct vm_area_struct
 {
 	if (wait->set)
 		return mpol_equal(vma_policy(vma), wait->pol);
-	if (wait->forbids)
+	/* A thread may have got a policy meanwhile. */
+	if (wait->forbids || tier_mm_test(vma->vm_mm, MMF_TIER_TASK_POLICY))
 		tier_wait_add(wait, vma->vm_mm);
 	return true;
 }

@@ -116,6 +116,7 @@ static enum tier_answer tier_thread_answer(struct task_struct *task, int nid)
  * cpuset of the thread that cloned it, which could change neither before the new one was listed.
  * The new thread comes behind it in the list.  Where processes share the address space, mm_users
  * tells whether the threads of the owner are all; mm_users counts a task before that is listed.
+ * While a process is forked none of its threads has the address space yet.
  */
 static struct tier_judgement tier_ask_threads(struct mm_struct *mm, struct task_struct *owner,
 					      int nid)
@@ -137,8 +138,8 @@ static struct tier_judgement tier_ask_threads(struct mm_struct *mm, struct task_
 		/* If this thread has another policy than it passed on, the other one is found. */
 		smp_rmb();
 	}
-	if (test_bit(MMF_TIER_SHARED, &mm->flags) &&
-	    (seen != users || seen != atomic_read(&mm->mm_users)) && !tier_fault(SHARED)) {
+	if (!seen || (test_bit(MMF_TIER_SHARED, &mm->flags) && !tier_fault(SHARED) &&
+		      (seen != users || seen != atomic_read(&mm->mm_users)))) {
 		if (cpusets_enabled())
 			j.cpuset = tier_worse(j.cpuset, TIER_NOT_KNOWN);
 		if (policies)

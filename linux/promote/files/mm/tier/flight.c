@@ -26,8 +26,11 @@
  * Fork copies migration entries of a batch that has not asked the child: the child takes over the
  * parent's bit (__tier_mm_forked()).
  *
- * Not covered: control groups v1 without memory_migrate, and page cache that no PTE maps, where
- * a change of cpuset.mems does not wait.  What is under way then may still arrive.
+ * Not covered: where a change of cpusets moves no pages, it waits for none.  These are control
+ * groups v1 without memory_migrate, a task that changes its group without the leader of its
+ * threads, CLONE_INTO_CGROUP, and page cache that no PTE of the group maps.  What is under way
+ * then arrives, as what has arrived before stays.  And mbind(2) with MPOL_MF_STRICT may return -EIO
+ * for page cache of another group that is just promoted.
  *
  * Two keys may share a bit: a change waits for nothing then.  TIER_ASKED_MAX keeps that rare.
  *
@@ -82,6 +85,7 @@ struct tier_flight *tier_flight_get(void)
 		init_waitqueue_head(&flight->wait);
 		/* Pairs with __tier_wait_add(), which depends on the address. */
 		smp_store_release(&tier_flights[slot], flight);
+		smp_mb();	/* as test_and_set_bit(), for tier_flights_wait_idle() */
 	}
 	return flight;
 }

@@ -77,7 +77,8 @@ static inline bool tier_flight_asks(struct tier_flight *flight, const void *key)
 {
 	unsigned int bit = hash_ptr(key, TIER_ASKED_BITS);
 
-	if (test_bit(bit, flight->asked))
+	/* Fork may have set the bit: pairs with its barrier, too. */
+	if (test_bit_acquire(bit, flight->asked))
 		return true;
 	if (flight->nr_asked++ >= TIER_ASKED_MAX)
 		return false;

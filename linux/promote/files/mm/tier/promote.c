@@ -824,7 +824,7 @@ static ssize_t tier_debug_promote(struct file *file, const char __user *ubuf,
 	tier_promote(&range, 1, &stats);
 	tier_mover_put();
 
-	if (stats.moved == range.nr)
+	if (stats.moved == val[1])
 		return count;
 	if (stats.refused)
 		return -EPERM;

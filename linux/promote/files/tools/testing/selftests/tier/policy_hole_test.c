@@ -8,12 +8,15 @@
  * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks its rule:
  *
  *   shared_process, shared_policy	fault_shared
- *   task_race, shm_pair_race, fork_race	fault_wait
+ *   task_race, shm_pair_race, home_race, fork_race	fault_wait
  *   last_mapping, cpuset_thread, cache_cpuset, home_node, mbind_strict	fault_allow
  *   all others				none
  */
 #define _GNU_SOURCE
+#include <linux/userfaultfd.h>
+#include <poll.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 
 #include "tier_policy.h"
 
@@ -885,9 +888,13 @@ static void serve_pair(int fd)
 	char *p = map_shared(fd, RACE_LEN), c;
 
 	while (read(pair[1], &c, 1) == 1) {
-		bool ok = c == 'b' ? !bind_range(p, RACE_LEN, MPOL_BIND, only(slow), 0) :
-			  !bind_range(p, RACE_LEN, MPOL_BIND, both(), 0);
+		bool ok;
 
+		if (c == 'h' || c == 'f')
+			ok = !set_home(p, RACE_LEN, c == 'h' ? slow : fast);
+		else
+			ok = !bind_range(p, RACE_LEN, MPOL_BIND,
+					 c == 'b' ? only(slow) : both(), 0);
 		c = ok ? 'y' : 'n';
 		if (write(pair[1], &c, 1) != 1)
 			break;
@@ -895,7 +902,19 @@ static void serve_pair(int fd)
 	_exit(0);
 }
 
-static void test_shm_pair_race(void)
+static bool pair_sets_home(char *unused)
+{
+	(void)unused;
+	return tell_pair('h');
+}
+
+static bool pair_unsets_home(char *unused)
+{
+	(void)unused;
+	return tell_pair('f');
+}
+
+static void race_with_pair(bool (*forbid)(char *p), bool (*allow)(char *p), const char *what)
 {
 	int fd = make_memfd(RACE_LEN);
 	char *p = NULL;
@@ -909,14 +928,98 @@ static void test_shm_pair_race(void)
 		fill(p, RACE_LEN);
 		ok = !move_to(p, NR_RACE, slow);
 	}
-	ok = ok && p && none_arrives(p, pair_binds, pair_unbinds);
-	ksft_test_result(ok, "nothing arrives after another process has bound the object\n");
+	ok = ok && p && pair_unbinds(NULL) && none_arrives(p, forbid, allow);
+	ksft_test_result(ok, "nothing arrives after another process has %s the object\n", what);
 	end_child(pid);
 	if (p)
 		munmap(p, RACE_LEN);
 	close(pair[0]);
 	close(pair[1]);
 	close(fd);
+}
+
+static void test_shm_pair_race(void)
+{
+	race_with_pair(pair_binds, pair_unbinds, "bound");
+}
+
+static void test_home_race(void)
+{
+	race_with_pair(pair_sets_home, pair_unsets_home, "set a home node of");
+}
+
+/*
+ * A process that has the pages and no thread yet: fork(2) waits until user space has read the
+ * event of userfaultfd(2), and the parent gives its pages up meanwhile.
+ */
+static struct {
+	bool bind;
+	atomic_bool done;
+} forker;
+
+static void *fork_once(void *unused)
+{
+	pid_t pid;
+
+	(void)unused;
+	if (forker.bind && bind_thread(MPOL_BIND, only(slow)))
+		return NULL;
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	forker.done = pid > 0 && waitpid(pid, NULL, 0) == pid;
+	return NULL;
+}
+
+/* Fork, and promote the child's page before the child has a thread.  -errno, or -EIO */
+static int promote_in_fork(bool bind)
+{
+	int uffd = syscall(__NR_userfaultfd, O_CLOEXEC | O_NONBLOCK), err = -EIO;
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_EVENT_FORK };
+	char *p = map_slow(NR), *watched = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+						MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register reg = {
+		.range = { (unsigned long)watched, PAGE }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct pollfd event = { .fd = uffd, .events = POLLIN };
+	struct uffd_msg msg;
+	pthread_t thread;
+	uint64_t pfn;
+
+	if (!p || ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &reg))
+		goto out;
+	pfn = pfn_of(p);
+	forker.bind = bind;
+	forker.done = false;
+	if (pthread_create(&thread, NULL, fork_once, NULL))
+		goto out;
+	if (poll(&event, 1, 10000) == 1 && event.revents == POLLIN) {
+		madvise(p, LEN, MADV_DONTNEED);
+		err = promote_frames(pfn, 1);
+		if (read(uffd, &msg, sizeof(msg)) != sizeof(msg))
+			err = -EIO;
+		else
+			close(msg.arg.fork.ufd);
+	}
+	pthread_join(thread, NULL);
+	if (!forker.done)
+		err = -EIO;
+out:
+	close(uffd);
+	munmap(watched, PAGE);
+	munmap(p, LEN);
+	return err;
+}
+
+static void test_fork_window(void)
+{
+	int unbound = promote_in_fork(false), bound = promote_in_fork(true);
+
+	ksft_print_msg("without a policy: %s, with one: %s\n", strerror(-unbound),
+		       strerror(-bound));
+	/* Where there are cpusets, nobody can be asked about them yet. */
+	ksft_test_result((!unbound || unbound == -EPERM) && bound == -EPERM,
+			 "nothing is promoted of a process that has no thread yet\n");
 }
 
 static const struct tier_test tests[] = {
@@ -934,6 +1037,8 @@ static const struct tier_test tests[] = {
 	{ "mbind_strict", test_mbind_strict },
 	{ "task_race", test_task_race },
 	{ "shm_pair_race", test_shm_pair_race },
+	{ "home_race", test_home_race },
+	{ "fork_window", test_fork_window },
 	{ "fork_race", test_fork_race },
 	{ "demoted", test_demoted },
 	{ "demoted_to_other", test_demoted_to_other },
