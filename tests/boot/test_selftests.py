@@ -31,8 +31,8 @@ TIER = (
     Program(
         "policy_hole_test",
         "swap_readback last_mapping cpuset_thread shared_process shared_policy cache_cpuset veto "
-        "cheap_refusal home_node bystander mbind_strict task_race shm_pair_race fork_race "
-        "demoted",
+        "cheap_refusal home_node bystander mbind_strict task_race shm_pair_race home_race "
+        "fork_race demoted",
         timeout_s=240,
     ),
     Program("kmmscand_test", timeout_s=480),
@@ -261,6 +261,7 @@ BROKEN_LONG = (
     ("shared", "policy_hole_test", "shared_policy"),
     ("keep", "kmmscand_reclaim_test", "keep"),
     ("wait", "policy_hole_test", "shm_pair_race"),
+    ("wait", "policy_hole_test", "home_race"),
     ("wait", "policy_hole_test", "fork_race"),
     ("wait", "policy_test", "shm_race"),
     ("wait", "policy_test", "cpuset_race"),

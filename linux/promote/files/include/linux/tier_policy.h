@@ -67,6 +67,7 @@ struct tier_wait {
 #define MMF_TIER_VMA_POLICY	37
 #define MMF_TIER_CPUSET		38
 #define MMF_TIER_SHARED		39
+#define MMF_TIER_POLICY_MASK	(15UL << MMF_TIER_TASK_POLICY)
 
 static_assert(MMF_TIER_TASK_POLICY > MMF_TOPDOWN);
 /* Without the option nothing below is left: tier_moves() is false, and no bit is set. */
@@ -112,6 +113,8 @@ static inline void tier_mm_set(struct mm_struct *mm, int bit)
 static inline void tier_mm_init(struct mm_struct *mm)
 {
 #ifdef CONFIG_TIER_PROMOTE
+	/* MMF_TOPDOWN_MASK is negative: MMF_INIT_MASK has all bits above, which are inherited. */
+	mm->flags &= ~MMF_TIER_POLICY_MASK;
 	if (current->mempolicy)
 		tier_mm_set(mm, MMF_TIER_TASK_POLICY);
 #endif
