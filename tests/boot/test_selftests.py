@@ -32,7 +32,7 @@ TIER = (
         "policy_hole_test",
         "swap_readback last_mapping cpuset_thread shared_process shared_policy cache_cpuset veto "
         "cheap_refusal home_node bystander mbind_strict task_race shm_pair_race home_race "
-        "fork_race demoted",
+        "fork_window fork_race demoted",
         timeout_s=240,
     ),
     Program("kmmscand_test", timeout_s=480),
