@@ -116,12 +116,13 @@ static enum tier_answer tier_thread_answer(struct task_struct *task, int nid)
  * cpuset of the thread that cloned it, which could change neither before the new one was listed.
  * The new thread comes behind it in the list.  Where processes share the address space, mm_users
  * tells whether the threads of the owner are all; mm_users counts a task before that is listed.
- * While a process is forked none of its threads has the address space yet.
+ * More threads than TIER_ALLOW_THREADS are not asked, and the answer is no.
  */
 static struct tier_judgement tier_ask_threads(struct mm_struct *mm, struct task_struct *owner,
 					      int nid)
 {
 	struct tier_judgement j = { TIER_ALLOWS, TIER_ALLOWS };
+	enum tier_answer unasked = TIER_ALLOWS;
 	const bool policies = test_bit(MMF_TIER_TASK_POLICY, &mm->flags);
 	int users = atomic_read(&mm->mm_users), seen = 0;
 	struct task_struct *t;
@@ -129,22 +130,24 @@ static struct tier_judgement tier_ask_threads(struct mm_struct *mm, struct task_
 	for_each_thread(owner, t) {
 		if (READ_ONCE(t->mm) != mm)
 			continue;
-		seen++;
+		if (++seen > TIER_ALLOW_THREADS)
+			break;
 		if (cpusets_enabled() && !node_isset(nid, t->mems_allowed))
 			j.cpuset = TIER_REFUSES;
 		if (policies)
-			j.tasks = tier_worse(j.tasks, seen > TIER_ALLOW_THREADS ? TIER_NOT_KNOWN :
-					     tier_thread_answer(t, nid));
+			j.tasks = tier_worse(j.tasks, tier_thread_answer(t, nid));
 		/* If this thread has another policy than it passed on, the other one is found. */
 		smp_rmb();
 	}
-	if (!seen || (test_bit(MMF_TIER_SHARED, &mm->flags) && !tier_fault(SHARED) &&
-		      (seen != users || seen != atomic_read(&mm->mm_users)))) {
-		if (cpusets_enabled())
-			j.cpuset = tier_worse(j.cpuset, TIER_NOT_KNOWN);
-		if (policies)
-			j.tasks = tier_worse(j.tasks, TIER_NOT_KNOWN);
-	}
+	if (seen > TIER_ALLOW_THREADS)
+		unasked = TIER_REFUSES;
+	else if (test_bit(MMF_TIER_SHARED, &mm->flags) && !tier_fault(SHARED) &&
+		 (seen != users || seen != atomic_read(&mm->mm_users)))
+		unasked = TIER_NOT_KNOWN;
+	if (cpusets_enabled())
+		j.cpuset = tier_worse(j.cpuset, unasked);
+	if (policies)
+		j.tasks = tier_worse(j.tasks, unasked);
 	return j;
 }
 
@@ -164,8 +167,12 @@ static struct tier_judgement tier_judge(struct mm_struct *mm, int nid)
 
 		rcu_read_lock();
 		owner = rcu_dereference(mm->owner);
-		if (!owner)
-			;	/* The process is exiting. */
+		/*
+		 * The process is exiting, or fork has not made its task known: the cpuset is set
+		 * last, and if fork fails the list of threads is freed at once.
+		 */
+		if (!owner || READ_ONCE(owner->__state) == TASK_NEW)
+			;
 		else if (policies || flags & (BIT(MMF_TIER_CPUSET) | BIT(MMF_TIER_SHARED)))
 			j = tier_ask_threads(mm, owner, nid);
 		else
