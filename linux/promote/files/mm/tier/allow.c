@@ -168,10 +168,11 @@ static struct tier_judgement tier_judge(struct mm_struct *mm, int nid)
 		rcu_read_lock();
 		owner = rcu_dereference(mm->owner);
 		/*
-		 * The process is exiting, or fork has not made its task known: the cpuset is set
-		 * last, and if fork fails the list of threads is freed at once.
+		 * The process is exiting, or fork has not made its task known: fork sets the cpuset
+		 * last, and frees the list of threads at once if it fails.  The state is read before
+		 * the cpuset: pairs with the locks that fork takes between the two.
 		 */
-		if (!owner || READ_ONCE(owner->__state) == TASK_NEW)
+		if (!owner || smp_load_acquire(&owner->__state) == TASK_NEW)
 			;
 		else if (policies || flags & (BIT(MMF_TIER_CPUSET) | BIT(MMF_TIER_SHARED)))
 			j = tier_ask_threads(mm, owner, nid);

@@ -949,8 +949,8 @@ static void test_home_race(void)
 }
 
 /*
- * A process that has the pages and no thread yet: fork(2) waits until user space has read the
- * event of userfaultfd(2), and the parent gives its pages up meanwhile.
+ * A child that maps the pages and has no thread yet.  fork(2) waits until this test reads
+ * UFFD_EVENT_FORK.  Meanwhile the parent discards its pages, so that only the child maps them.
  */
 static struct {
 	bool bind;
@@ -1017,7 +1017,7 @@ static void test_fork_window(void)
 
 	ksft_print_msg("without a policy: %s, with one: %s\n", strerror(-unbound),
 		       strerror(-bound));
-	/* Where there are cpusets, nobody can be asked about them yet. */
+	/* Where there are cpusets, that of the child is not known yet. */
 	ksft_test_result((!unbound || unbound == -EPERM) && bound == -EPERM,
 			 "nothing is promoted of a process that has no thread yet\n");
 }
