@@ -168,9 +168,9 @@ static struct tier_judgement tier_judge(struct mm_struct *mm, int nid)
 		rcu_read_lock();
 		owner = rcu_dereference(mm->owner);
 		/*
-		 * The process is exiting, or fork has not made its task known: fork sets the cpuset
-		 * last, and frees the list of threads at once if it fails.  The state is read before
-		 * the cpuset: pairs with the locks that fork takes between the two.
+		 * The process is exiting, or fork has not made its task known.  Fork sets the
+		 * cpuset last, and frees the list of threads at once if it fails.  The state is
+		 * read before the cpuset: pairs with the locks that fork takes between the two.
 		 */
 		if (!owner || smp_load_acquire(&owner->__state) == TASK_NEW)
 			;
