@@ -25,8 +25,8 @@ from lab.results.study import Column, Study
 NAME = "policycost"
 POLICIES = ("none", "vma", "task", "threads")
 ASK = re.compile(
-    r"^(__tier_may_unmap|tier_(policy|threads|mm|vma|mapping|object|mapped_object)?_?(answer|allows)\w*"
-    r"|tier_mm_refuses|tier_unmapped_allows)(\.\w+)*$"
+    r"^(__)?tier_(ask_\w+|may_unmap|judge\w*|mapping_\w+|((vma|object|thread|mm)_)?answer"
+    r"|policy_allows|refuse)(\.\w+)*$"
 )
 
 

@@ -35,6 +35,7 @@ TIER = (
         "fork_window fork_race demoted",
         timeout_s=240,
     ),
+    Program("policy_user_test", timeout_s=300),
     Program("kmmscand_test", timeout_s=480),
     Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
     Program("kmmscand_control_test", "prctl inherit files opt_out"),

@@ -14,6 +14,7 @@
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/sched/coredump.h>
+#include <linux/sched/signal.h>
 
 struct tier_flight;
 
@@ -34,11 +35,13 @@ enum tier_answer {
  * @asked:  what the object of the folio and its mappings have answered so far; TIER_NOT_KNOWN
  *          if none of them has
  * @object: of that, the answer of the object (page cache, shmem)
+ * @sole:   the folio seems to be mapped once
  */
 struct tier_question {
 	struct tier_flight *flight;
 	enum tier_answer asked;
 	enum tier_answer object;
+	bool sole;
 };
 
 /**
@@ -75,6 +78,8 @@ static_assert(!IS_ENABLED(CONFIG_TIER_PROMOTE) || MMF_TIER_SHARED < BITS_PER_LON
 
 DECLARE_STATIC_KEY_FALSE(tier_move_key);
 
+void __tier_mm_shared(struct mm_struct *mm, u64 clone_flags);
+void __tier_task_differs(struct task_struct *task, int bit);
 bool tier_policy_allows(const struct mempolicy *pol, int nid);
 enum tier_answer tier_mm_answer(struct mm_struct *mm, int nid, bool policies);
 bool __tier_ask_folio(struct tier_question *q, struct folio *folio);
@@ -82,6 +87,7 @@ bool __tier_ask_shared(struct tier_question *q, struct folio *folio);
 bool __tier_may_unmap(struct tier_question *q, struct folio *folio, struct vm_area_struct *vma,
 		      unsigned long addr);
 void __tier_wait_add(struct tier_wait *wait, const void *key, bool asked);
+void __tier_wait_add_entry(struct tier_wait *wait, swp_entry_t entry);
 void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsigned long start,
 			     unsigned long end);
 bool __tier_wait(struct tier_wait *wait);
@@ -150,11 +156,47 @@ static inline void tier_mm_forked(struct mm_struct *mm, const struct mm_struct *
  * tier_mm_shared - clone(2) is about to let another task use an address space
  * @mm:          of current
  * @clone_flags: with CLONE_VM
+ *
+ * A child of vfork(2) has its parent's policy and cpuset, and its parent waits:
+ * tier_task_differs() looks at the child.  If the child clones in turn, its parent may not wait.
  */
 static inline void tier_mm_shared(struct mm_struct *mm, u64 clone_flags)
 {
-	if (!(clone_flags & CLONE_THREAD))
+	if (IS_ENABLED(CONFIG_TIER_PROMOTE))
+		__tier_mm_shared(mm, clone_flags);
+}
+
+/**
+ * tier_mm_owner - the owner of an address space is about to change
+ * @mm:   address space
+ * @task: the next owner
+ *
+ * Where @task is no thread of the owner before, which is current, that may have others.
+ *
+ * Context: before @task is the owner.
+ */
+static inline void tier_mm_owner(struct mm_struct *mm, struct task_struct *task)
+{
+	if (IS_ENABLED(CONFIG_TIER_PROMOTE) && !same_thread_group(task, current)) {
 		tier_mm_set(mm, MMF_TIER_SHARED);
+		smp_wmb();	/* pairs with rcu_dereference() in tier_judge() */
+	}
+}
+
+/**
+ * tier_task_differs - a task gets another policy or cpuset than others of its address space
+ * @task: current, or its alloc_lock is held
+ * @bit:  of mm->flags to set
+ *
+ * Sets MMF_TIER_SHARED, too, if the task is no thread of the owner.  Kernel threads have no address
+ * space of their own.
+ *
+ * Context: any.
+ */
+static inline void tier_task_differs(struct task_struct *task, int bit)
+{
+	if (IS_ENABLED(CONFIG_TIER_PROMOTE) && task->mm && !(task->flags & PF_KTHREAD))
+		__tier_task_differs(task, bit);
 }
 
 /**
@@ -164,9 +206,7 @@ static inline void tier_mm_shared(struct mm_struct *mm, u64 clone_flags)
  */
 static inline void tier_task_policy(void)
 {
-	/* Kernel threads have no address space. */
-	if (current->mm)
-		tier_mm_set(current->mm, MMF_TIER_TASK_POLICY);
+	tier_task_differs(current, MMF_TIER_TASK_POLICY);
 }
 
 /**
@@ -187,8 +227,7 @@ static inline void tier_task_policy_changed(const struct mempolicy *old)
  */
 static inline void tier_task_cpuset(struct task_struct *task)
 {
-	if (task->mm)
-		tier_mm_set(task->mm, MMF_TIER_CPUSET);
+	tier_task_differs(task, MMF_TIER_CPUSET);
 }
 
 /**
@@ -259,6 +298,19 @@ static inline void tier_wait_add_folio(struct tier_wait *wait, const struct foli
 {
 	if (tier_moves())
 		__tier_wait_add(wait, folio, false);
+}
+
+/**
+ * tier_wait_add_entry - add the promotion that has left a migration entry
+ * @wait:  zeroed at first
+ * @entry: a migration entry, in a page table that is locked
+ *
+ * Context: under the page-table lock.
+ */
+static inline void tier_wait_add_entry(struct tier_wait *wait, swp_entry_t entry)
+{
+	if (tier_moves())
+		__tier_wait_add_entry(wait, entry);
 }
 
 /**

@@ -21,8 +21,9 @@
  *                    touched it.  So all threads have to allow the node.
  *   the cpusets      of all tasks that use the address space, since cpuset migrates the memory
  *                    of each.
- * A VMA's policy replaces those of threads, but not cpusets.  Page cache of files is asked only
- * about mappings by the group to which it is charged: else each reader of a file could veto.
+ * A VMA's policy replaces those of threads, but not cpusets.  Page cache is asked only about
+ * mappings by the group to which it is charged: else each reader could veto.  That of shmem is
+ * asked, too, about its only mapping, and about all once the group is removed.
  *
  * A folio with several mappings is asked about all of them before the first is replaced
  * (__tier_ask_shared()), so that a refusal costs no TLB flush.
@@ -34,14 +35,16 @@
  *
  * Locking.  The caller holds the rmap lock (i_mmap_rwsem or anon_vma) for reading, which keeps
  * the VMA, and the page-table lock.  So everything else is only tried: the lock of the VMA for
- * its policy, which is not freed by RCU; alloc_lock for the policy of a task.  If a lock is not
- * free, the answer is no.
+ * its policy, which is not freed by RCU; alloc_lock for the policy of a task, some times, since
+ * reading files of /proc takes it briefly.  If a lock is not free, the answer is no.
  *
  * Known limits.  Without CONFIG_PER_VMA_LOCK an address space with a policy of a VMA is left
  * alone.  Without CONFIG_MEMCG an address space has no owner: one with task policies, or
  * any while there are cpusets, is left alone.  So is one that processes share (CLONE_VM without
  * CLONE_THREAD) if it has a task policy or there are cpusets, while more use it than the threads
- * of its owner.  Page cache that no PTE maps does not know the policy of a task that reads it.
+ * of its owner.  A child of vfork(2) counts as sharing from its first policy or cpuset of its own;
+ * when only its parent gets another one, the child is not asked.
+ * Page cache that no PTE maps does not know the policy of a task that reads it.
  */
 
 #include <linux/cpuset.h>
@@ -67,6 +70,8 @@
 
 /* Threads of an address space that are asked for their policy; with more it is left alone */
 #define TIER_ALLOW_THREADS	1024
+/* How often a lock is tried */
+#define TIER_ALLOW_TRIES	64
 
 /**
  * tier_policy_allows - does a memory policy allow that pages move to a node?
@@ -99,12 +104,16 @@ static enum tier_answer tier_worse(enum tier_answer a, enum tier_answer b)
 static enum tier_answer tier_thread_answer(struct task_struct *task, int nid)
 {
 	enum tier_answer answer = TIER_ALLOWS;
+	int tries = TIER_ALLOW_TRIES;
 
 	/* A thread that gets a policy just now waits for this flight afterwards. */
 	if (!READ_ONCE(task->mempolicy))
 		return TIER_ALLOWS;
-	if (!spin_trylock(&task->alloc_lock))
-		return TIER_NOT_KNOWN;
+	while (!spin_trylock(&task->alloc_lock)) {
+		if (!--tries)
+			return TIER_NOT_KNOWN;
+		cpu_relax();
+	}
 	if (!tier_policy_allows(task->mempolicy, nid))
 		answer = TIER_REFUSES;
 	spin_unlock(&task->alloc_lock);
@@ -136,11 +145,16 @@ static struct tier_judgement tier_ask_threads(struct mm_struct *mm, struct task_
 			j.cpuset = TIER_REFUSES;
 		if (policies)
 			j.tasks = tier_worse(j.tasks, tier_thread_answer(t, nid));
+		/* The cpusets of the others are then not known either. */
+		if (j.tasks == TIER_NOT_KNOWN)
+			return (struct tier_judgement){ TIER_NOT_KNOWN, TIER_NOT_KNOWN };
 		/* If this thread has another policy than it passed on, the other one is found. */
 		smp_rmb();
 	}
 	if (seen > TIER_ALLOW_THREADS)
 		unasked = TIER_REFUSES;
+	else if (!seen)
+		unasked = TIER_NOT_KNOWN;	/* The owner exits or calls exec. */
 	else if (test_bit(MMF_TIER_SHARED, &mm->flags) && !tier_fault(SHARED) &&
 		 (seen != users || seen != atomic_read(&mm->mm_users)))
 		unasked = TIER_NOT_KNOWN;
@@ -204,6 +218,45 @@ enum tier_answer tier_mm_answer(struct mm_struct *mm, int nid, bool policies)
 	return policies ? tier_worse(j.cpuset, j.tasks) : j.cpuset;
 }
 
+/* Without an owner the answer does not matter: tier_judge() knows nothing then. */
+static bool tier_is_owners(struct mm_struct *mm, struct task_struct *task)
+{
+	bool owners = false;
+
+#ifdef CONFIG_MEMCG
+	struct task_struct *owner;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	owners = owner && same_thread_group(owner, task);
+	rcu_read_unlock();
+#endif
+	return owners;
+}
+
+/**
+ * __tier_mm_shared - see tier_mm_shared()
+ * @mm:          of current
+ * @clone_flags: with CLONE_VM
+ */
+void __tier_mm_shared(struct mm_struct *mm, u64 clone_flags)
+{
+	if (!(clone_flags & (CLONE_THREAD | CLONE_VFORK)) || !tier_is_owners(mm, current))
+		tier_mm_set(mm, MMF_TIER_SHARED);
+}
+
+/**
+ * __tier_task_differs - see tier_task_differs()
+ * @task: that uses an address space
+ * @bit:  to set
+ */
+void __tier_task_differs(struct task_struct *task, int bit)
+{
+	if (!tier_is_owners(task->mm, task))
+		tier_mm_set(task->mm, MMF_TIER_SHARED);
+	tier_mm_set(task->mm, bit);
+}
+
 static enum tier_answer tier_answer(const struct mempolicy *pol, int nid)
 {
 	if (!pol)
@@ -260,6 +313,8 @@ bool __tier_ask_folio(struct tier_question *q, struct folio *folio)
 
 	q->asked = TIER_NOT_KNOWN;
 	q->object = TIER_NO_POLICY;
+	q->sole = !folio_likely_mapped_shared(folio);
+	q->flight->nr_each = 0;
 	if (tier_fault(ALLOW)) {
 		q->asked = TIER_ALLOWS;
 		return true;
@@ -279,19 +334,44 @@ bool __tier_ask_folio(struct tier_question *q, struct folio *folio)
 	return true;
 }
 
-/* Must a mapping be asked?  Of page cache of files, only one by the group that is charged. */
-static bool tier_mapping_counts(struct mm_struct *mm, struct folio *folio)
+/* Must a mapping be asked?  See above for those of page cache. */
+static bool tier_mapping_counts(struct tier_question *q, struct mm_struct *mm,
+				struct folio *folio)
 {
 	bool counts = true;
 
 #ifdef CONFIG_MEMCG
-	if (!folio_test_swapbacked(folio) && !folio_test_anon(folio) && !mem_cgroup_disabled()) {
+	if (!folio_test_anon(folio) && !mem_cgroup_disabled()) {
+		struct task_struct *owner;
+		struct mem_cgroup *memcg;
+
 		rcu_read_lock();
-		counts = mem_cgroup_from_task(rcu_dereference(mm->owner)) == folio_memcg(folio);
+		owner = rcu_dereference(mm->owner);
+		memcg = folio_memcg(folio);
+		/* Fork sets the group of a new task last: pairs with its locks, as above. */
+		counts = !owner || smp_load_acquire(&owner->__state) == TASK_NEW ||
+			 mem_cgroup_from_task(owner) == memcg ||
+			 (folio_test_swapbacked(folio) &&
+			  (q->sole || (memcg && !mem_cgroup_online(memcg))));
 		rcu_read_unlock();
 	}
 #endif
 	return counts;
+}
+
+/*
+ * A mapping that does not count, and whose process may just bind the object: mbind() sees what
+ * moves before it locks the VMA, or the answer is no.
+ */
+static bool tier_vma_is_settled(struct folio *folio, struct vm_area_struct *vma)
+{
+	if (!folio_test_swapbacked(folio) ||
+	    !test_bit(MMF_TIER_VMA_POLICY, &vma->vm_mm->flags))
+		return true;
+	if (!vma_start_read(vma))
+		return false;
+	vma_end_read(vma);
+	return true;
 }
 
 /* The policy of a VMA, or of the object that it maps */
@@ -352,8 +432,8 @@ static bool tier_mapping_allows(struct tier_question *q, struct folio *folio,
 	struct tier_judgement j;
 	enum tier_answer answer;
 
-	if (!tier_mapping_counts(mm, folio))
-		return true;
+	if (!tier_mapping_counts(q, mm, folio))
+		return tier_vma_is_settled(folio, vma);
 	if (!tier_flight_asks(q->flight, mm))
 		return false;
 	answer = tier_vma_answer(q, folio, vma, addr);

@@ -32,7 +32,8 @@
  * then arrives, as what has arrived before stays.  And mbind(2) with MPOL_MF_STRICT may return -EIO
  * for page cache of another group that is just promoted.
  *
- * Two keys may share a bit: a change waits for nothing then.  TIER_ASKED_MAX keeps that rare.
+ * Two keys may share a bit: a change waits for nothing then.  TIER_ASKED_MAX and TIER_ASKED_EACH
+ * keep that rare: at most 3,072 of 16,384 bits are set, as a rule one or two.
  *
  * Cost.  A change looks at a word of each flight, one for each slow node as a rule.  A flight has
  * 4 KiB, clears 2.5 KiB of bits for each batch, and is never freed.
@@ -41,8 +42,11 @@
 #include <linux/bitmap.h>
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/swap.h>
+#include <linux/swapops.h>
 #include <linux/tier_policy.h>
 #include <linux/wait.h>
 
@@ -83,6 +87,7 @@ struct tier_flight *tier_flight_get(void)
 		flight->slot = slot;
 		flight->id = U64_MAX;
 		init_waitqueue_head(&flight->wait);
+		spin_lock_init(&flight->lock);
 		/* Pairs with __tier_wait_add(), which depends on the address. */
 		smp_store_release(&tier_flights[slot], flight);
 		smp_mb();	/* as test_and_set_bit(), for tier_flights_wait_idle() */
@@ -124,6 +129,7 @@ void tier_flight_begin(struct tier_flight *flight, int nid)
 {
 	flight->nid = nid;
 	flight->refused = 0;
+	flight->task = current;
 	/* A full barrier: with a higher id than a waiter has read, its change is seen. */
 	WRITE_ONCE(flight->id, atomic64_inc_return(&tier_flight_seq));
 	smp_wmb();	/* The id comes before the bits; pairs with __tier_wait_add(). */
@@ -149,6 +155,7 @@ void tier_flight_end(struct tier_flight *flight, const struct folio *next)
 	}
 	bitmap_zero(flight->asked, 1 << TIER_ASKED_BITS);
 	flight->nr_asked = 0;
+	flight->nr_each = 0;
 	for (i = 0; i < ARRAY_SIZE(flight->folios); i++)
 		WRITE_ONCE(flight->folios[i], i == BIT_WORD(keep) ? BIT_MASK(keep) : 0);
 	if (next) {
@@ -158,6 +165,28 @@ void tier_flight_end(struct tier_flight *flight, const struct folio *next)
 	/* What was migrated is visible to a waiter that finds the batch over. */
 	smp_store_release(&flight->id, U64_MAX);
 	tier_flight_wake(flight);
+	/* A waiter that gets the lock later finds the batch over. */
+	spin_lock(&flight->lock);
+	if (flight->hurried && !task_nice(current))
+		set_user_nice(current, flight->nice);
+	flight->hurried = false;
+	spin_unlock(&flight->lock);
+}
+
+/*
+ * A waiter does not wait for a nice thread: until the flight has no batch any more, the thread has
+ * the priority of most tasks.  While the batch is not over, the task of the flight stays.
+ */
+static void tier_flight_hurry(struct tier_flight *flight, u64 seq)
+{
+	spin_lock(&flight->lock);
+	/* Pairs with tier_flight_begin(): the task was written before the id. */
+	if (smp_load_acquire(&flight->id) <= seq && task_nice(flight->task) > 0) {
+		flight->hurried = true;
+		flight->nice = task_nice(flight->task);
+		set_user_nice(flight->task, 0);
+	}
+	spin_unlock(&flight->lock);
 }
 
 /**
@@ -203,6 +232,16 @@ void __tier_wait_add(struct tier_wait *wait, const void *key, bool asked)
 }
 
 /**
+ * __tier_wait_add_entry - see tier_wait_add_entry()
+ * @wait:  to add to
+ * @entry: a migration entry
+ */
+void __tier_wait_add_entry(struct tier_wait *wait, swp_entry_t entry)
+{
+	__tier_wait_add(wait, pfn_swap_entry_folio(entry), false);
+}
+
+/**
  * __tier_wait_add_objects - see tier_wait_add_objects()
  * @wait:  to add to
  * @mm:    that maps them; mmap_lock is held
@@ -233,6 +272,7 @@ bool __tier_wait(struct tier_wait *wait)
 	for_each_set_bit(slot, &wait->slots, TIER_FLIGHTS) {
 		struct tier_flight *flight = tier_flights[slot];
 
+		tier_flight_hurry(flight, wait->seq);
 		/* What the batch has migrated is visible then: pairs with tier_flight_end(). */
 		if (wait_event_killable(flight->wait, smp_load_acquire(&flight->id) > wait->seq)) {
 			done = false;

@@ -6,6 +6,7 @@
 #define _MM_TIER_FLIGHT_H
 
 #include <linux/hash.h>
+#include <linux/spinlock.h>
 #include <linux/swap.h>
 #include <linux/tier_policy.h>
 #include <linux/types.h>
@@ -16,8 +17,12 @@
 /* Bits for address spaces and objects that were asked, and for isolated folios */
 #define TIER_ASKED_BITS		14
 #define TIER_FOLIO_BITS		12
-/* Address spaces and objects that a batch asks, so that few changes wait for nothing */
+/*
+ * Address spaces and objects that a batch asks, so that few changes wait for nothing.  Folios with
+ * many mappings may use them up: each folio may ask TIER_ASKED_EACH without that.
+ */
 #define TIER_ASKED_MAX		1024
+#define TIER_ASKED_EACH		4
 /* Address spaces whose answer is kept */
 #define TIER_JUDGED_BITS	6
 
@@ -35,6 +40,11 @@ struct tier_judgement {
  * @nid:     target of the batch
  * @refused: base pages of the batch that were refused
  * @nr_asked: bits that the batch has set in @asked
+ * @nr_each: of these, set for the folio that is asked now
+ * @task:    that migrates the batch
+ * @lock:    of @hurried and @nice
+ * @hurried: a waiter has changed the nice value of @task
+ * @nice:    that it was
  * @asked:   address spaces and objects that the batch has asked, by hash
  * @folios:  folios that the batch has isolated, by hash
  * @judged:  address spaces that were judged in the batch, by hash; mm_count is held
@@ -48,6 +58,11 @@ struct tier_flight {
 	int nid;
 	unsigned long refused;
 	unsigned int nr_asked;
+	unsigned int nr_each;
+	struct task_struct *task;
+	spinlock_t lock;
+	bool hurried;
+	int nice;
 	DECLARE_BITMAP(asked, 1 << TIER_ASKED_BITS);
 	DECLARE_BITMAP(folios, 1 << TIER_FOLIO_BITS);
 	struct {
@@ -71,7 +86,7 @@ void tier_flights_wait_idle(void);
  * it called tier_wait_add(), or the change finds the bit and waits.  If the bit is set already,
  * that was said when it was set.
  *
- * Return: false if the batch has asked too many.
+ * Return: false if the batch has asked too many, and the folio its share.
  */
 static inline bool tier_flight_asks(struct tier_flight *flight, const void *key)
 {
@@ -80,8 +95,9 @@ static inline bool tier_flight_asks(struct tier_flight *flight, const void *key)
 	/* Fork may have set the bit: pairs with its barrier, too. */
 	if (test_bit_acquire(bit, flight->asked))
 		return true;
-	if (flight->nr_asked++ >= TIER_ASKED_MAX)
+	if (flight->nr_each++ >= TIER_ASKED_EACH && flight->nr_asked >= TIER_ASKED_MAX)
 		return false;
+	flight->nr_asked++;
 	set_bit(bit, flight->asked);
 	smp_mb__after_atomic();	/* pairs with __tier_wait_add() */
 	return true;

@@ -689,8 +689,11 @@ static bool call_policies(char *p, struct calls *c)
 	return ok;
 }
 
-static void hog_cpu(void)
+/* Keeps CPUs busy, with children that die with it. */
+static void hog_cpus(int nr)
 {
+	while (--nr > 0 && fork_child() > 0)
+		;
 	for (;;)
 		;
 }
@@ -710,7 +713,7 @@ static void bystander(bool timed)
 	bystanders = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	hog = fork_child();
 	if (!hog)
-		hog_cpu();
+		hog_cpus(timed ? sysconf(_SC_NPROCESSORS_ONLN) : 1);
 	pid = start_child(promoted_processes, NULL);
 	ok = pid && hog > 0 && mount_group(CGROUPS, "group") && enter_group();
 	/* None of it is on the slow node, where the others promote frames that may be ours. */
