@@ -31,7 +31,6 @@ from lab.results.study import Column, Study
 
 NAME = "migrate"
 SYSFS = "/sys/kernel/mm/migrate_batch"
-FLUSHES = "/sys/kernel/debug/migrate_batch/flushes"
 COUNTS = "/sys/kernel/debug/migrate_batch/counts"
 SIZES = ("4", "64", "2048pte", "2048")
 CPUS = (1, 8)
@@ -162,7 +161,7 @@ def _kvm() -> dict[str, dict[str, Figures]]:
     return kvm_rows(log)
 
 
-def demoted(before: str, after: str, reasons: str, counts: str) -> Figures:
+def demoted(before: str, after: str, counts: str) -> Figures:
     """Flushes per 1,000 pages that were moved: all that were sent, and migration's own.
 
     And of the pages that a batch has moved, how many were unmapped next to their neighbours.
@@ -175,7 +174,7 @@ def demoted(before: str, after: str, reasons: str, counts: str) -> Figures:
     delta = {name: new[name] - old[name] for name in new}
     moved = delta[flushes.MIGRATED]
     if not moved:
-        raise LabError("nothing was moved", reasons)
+        raise LabError("nothing was moved", counts)
     ways = read(counts)
     batch = ways["moved_by_batch"]
     in_run = {"in_run": 100 * ways["unmapped_in_run"] / batch} if batch else {}
@@ -186,13 +185,13 @@ def demoted(before: str, after: str, reasons: str, counts: str) -> Figures:
         "demoted": flushes.total(delta, flushes.DEMOTED),
         "flushes": delta[flushes.SENT],
         "all": 1000 * delta[flushes.SENT] / moved,
-        "own": 1000 * sum(read(reasons).values()) / moved,
-        "own_demotion": 1000 * read(reasons).get("demotion", 0) / moved,
+        "own": 1000 * (delta["tier_flush_promotion"] + delta["tier_flush_demotion"]) / moved,
+        "own_demotion": 1000 * delta["tier_flush_demotion"] / moved,
     }
 
 
 def _demotion(label: str) -> Figures:
-    """Who flushes is counted by a debug switch, so this is the torture kernel's."""
+    """How pages move is counted by a debug switch, so this is the torture kernel's."""
     batch, migrc = DEMOTE[label]
     kernel = build.kernel("torture")
     built = programs.build_programs(cache.root() / "programs")
@@ -207,8 +206,7 @@ def _demotion(label: str) -> Figures:
             f"echo {migrc} > {flushes.SWITCH}",
             "echo BEFORE; cat /proc/vmstat",
             f"timeout {LOOKUP_S} {built['lookup']} {LOOKUP} < /dev/null > /dev/null",
-            f"echo AFTER; cat /proc/vmstat; echo REASONS; cat {FLUSHES}",
-            f"echo COUNTS; cat {COUNTS}; echo END",
+            f"echo AFTER; cat /proc/vmstat; echo COUNTS; cat {COUNTS}; echo END",
         )
     )
     machine = topologies.load("two-tier", fast_mb=128, slow_mb=384, fast_cpus=8)
@@ -216,7 +214,7 @@ def _demotion(label: str) -> Figures:
         NAME, f"demotion {label}", kernel, machine, script, append="clearcpuid=erms,fsrm"
     )
     parts = re.search(
-        r"^BEFORE\n(.*)^AFTER\n(.*)^REASONS\n(.*)^COUNTS\n(.*)^END$",
+        r"^BEFORE\n(.*)^AFTER\n(.*)^COUNTS\n(.*)^END$",
         log,
         re.DOTALL | re.MULTILINE,
     )
@@ -366,6 +364,6 @@ STUDY = Study(
         "Waits: one CPU reads random pages while another moves all 16,384; real microseconds of "
         "the emulator, of which a sleep takes about a thousand; 16 moves.  The first page of a "
         "batch is away while the rest is unmapped, the last one while the rest is copied.",
-        "Demotion is measured with the torture kernel, which counts who flushes.",
+        "Demotion is measured with the torture kernel, which counts how pages move.",
     ),
 )

@@ -23,7 +23,10 @@ MOVED = {
     "nr_tlb_remote_flush": 4,
     "nr_tlb_remote_flush_received": 8,
 }
-VMSTAT = "pgmigrate_success {}\npgpromote_success {}\npgdemote_kswapd {}\nnr_tlb_remote_flush {}\n"
+VMSTAT = (
+    "pgmigrate_success {}\npgpromote_success {}\npgdemote_kswapd {}\nnr_tlb_remote_flush {}\n"
+    "tier_flush_promotion 0\ntier_flush_demotion {}\n"
+)
 
 
 def _table(**insn: int) -> instruments.InsnTable:
@@ -41,14 +44,13 @@ def _row(beside: float) -> migrate.Figures:
     return {**figures, "beside": beside}
 
 
-def _facts(on: float, off: float, own: float) -> dict[str, Any]:
+def _facts(on: float, off: float, own: int) -> dict[str, Any]:
     rows = {name: _row(4000.0) for name in migrate.MOVED}
     alone = {**rows, "off": _row(off), "512": _row(on)}
     once = {name: _row(value) for name, value in (("base", 1000.0), ("off", off / 4), ("512", 350))}
     demotion = migrate.demoted(
-        VMSTAT.format(0, 0, 0, 0),
-        VMSTAT.format(1000, 100, 900, 9),
-        f"demotion {own}\nnuma 0\n",
+        VMSTAT.format(0, 0, 0, 0, 0),
+        VMSTAT.format(1000, 100, 900, 9, own),
         "moved_by_batch 800\nunmapped_in_run 600\n",
     )
     return {
@@ -102,9 +104,9 @@ def test_the_copy_is_apart() -> None:
 def test_what_was_not_measured_is_an_error() -> None:
     with pytest.raises(LabError, match="kvm selftest"):
         migrate.kvm_rows(KVM.splitlines()[1])
-    same = VMSTAT.format(1, 1, 1, 1)
+    same = VMSTAT.format(1, 1, 1, 1, 1)
     with pytest.raises(LabError, match="nothing was moved"):
-        migrate.demoted(same, same, "demotion 0\n", "moved_by_batch 0\nunmapped_in_run 0\n")
+        migrate.demoted(same, same, "moved_by_batch 0\nunmapped_in_run 0\n")
 
 
 def test_limits_are_set_before() -> None:

@@ -10,9 +10,11 @@
 #define _LINUX_TIER_H
 
 #include <linux/jump_label.h>
+#include <linux/migrate_mode.h>
 #include <linux/types.h>
 
 struct folio;
+struct mm_struct;
 struct page;
 struct seq_file;
 
@@ -50,6 +52,16 @@ struct tier_promote_stats {
 	unsigned long refused;
 	unsigned long nomem;
 	unsigned long watermark;
+};
+
+/* For what the TLBs of other CPUs are flushed, as rows tier_flush_* of /proc/vmstat */
+enum tier_flush {
+	TIER_FLUSH_SCAN,	/* Accessed bits were cleared */
+	TIER_FLUSH_PROMOTION,	/* by the promoter, or by NUMA balancing */
+	TIER_FLUSH_DEMOTION,
+	TIER_FLUSH_SWAPOUT,	/* reclaim writes dirty pages */
+	TIER_FLUSH_FREE,	/* reclaim ends a list, or frees clean pages */
+	NR_TIER_FLUSHES
 };
 
 /* Memory control groups are told apart by so many numbers; see tier_group(). */
@@ -137,8 +149,19 @@ static inline bool try_get_online_mems(void)
 #endif
 
 #ifdef CONFIG_TIER_PROMOTE
+void tier_count_flush(enum tier_flush cause, struct mm_struct *mm);
+void tier_count_batch_flush(enum tier_flush cause);
+void tier_count_migrate_flush(enum migrate_reason reason);
 void tier_vmstat_show(struct seq_file *m);
 #else
+static inline void tier_count_batch_flush(enum tier_flush cause)
+{
+}
+
+static inline void tier_count_migrate_flush(enum migrate_reason reason)
+{
+}
+
 static inline void tier_vmstat_show(struct seq_file *m)
 {
 }

@@ -6,6 +6,7 @@
 #define _MM_TIER_EVENTS_H
 
 #include <linux/percpu.h>
+#include <linux/tier.h>
 
 enum tier_event {
 	TIER_PROMOTE_SUCCESS,
@@ -18,7 +19,8 @@ enum tier_event {
 	TIER_PROMOTE_BOUNCE,
 	TIER_POLICY_WAIT,
 	TIER_DEMOTE_KEPT,
-	NR_TIER_EVENTS
+	TIER_FLUSH,	/* and those that follow, in the order of enum tier_flush */
+	NR_TIER_EVENTS = TIER_FLUSH + NR_TIER_FLUSHES
 };
 
 struct tier_events {

@@ -6,8 +6,11 @@
  */
 
 #include <linux/cpumask.h>
+#include <linux/mm_types.h>
 #include <linux/percpu.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
+#include <linux/smp.h>
 #include <linux/tier.h>
 
 #include "events.h"
@@ -25,7 +28,56 @@ static const char * const tier_event_names[NR_TIER_EVENTS] = {
 	[TIER_PROMOTE_BOUNCE]		= "tier_promote_bounce ",
 	[TIER_POLICY_WAIT]		= "tier_policy_wait ",
 	[TIER_DEMOTE_KEPT]		= "tier_demote_kept ",
+	[TIER_FLUSH + TIER_FLUSH_SCAN]		= "tier_flush_scan ",
+	[TIER_FLUSH + TIER_FLUSH_PROMOTION]	= "tier_flush_promotion ",
+	[TIER_FLUSH + TIER_FLUSH_DEMOTION]	= "tier_flush_demotion ",
+	[TIER_FLUSH + TIER_FLUSH_SWAPOUT]	= "tier_flush_swapout ",
+	[TIER_FLUSH + TIER_FLUSH_FREE]		= "tier_flush_free ",
 };
+
+/**
+ * tier_count_flush - count a flush of all of an address space, if other CPUs run that
+ * @cause: of the flush
+ * @mm:    address space
+ *
+ * Context: any.
+ */
+void tier_count_flush(enum tier_flush cause, struct mm_struct *mm)
+{
+	if (cpumask_any_but(mm_cpumask(mm), raw_smp_processor_id()) < nr_cpu_ids)
+		count_tier_events(TIER_FLUSH + cause, 1);
+}
+
+/**
+ * tier_count_batch_flush - count the flush that try_to_unmap_flush() is about to send
+ * @cause: of the flush
+ *
+ * Counts nothing if no flush is due, and neither what is flushed at once: a huge PMD, or a PTE of
+ * an address space that runs on this CPU only.
+ *
+ * Context: process.
+ */
+void tier_count_batch_flush(enum tier_flush cause)
+{
+#ifdef CONFIG_ARCH_WANT_BATCHED_UNMAP_TLB_FLUSH
+	if (current->tlb_ubc.flush_required)
+		count_tier_events(TIER_FLUSH + cause, 1);
+#endif
+}
+
+/**
+ * tier_count_migrate_flush - migration is about to flush for a batch
+ * @reason: of the migration
+ *
+ * Context: process.
+ */
+void tier_count_migrate_flush(enum migrate_reason reason)
+{
+	if (reason == MR_NUMA_MISPLACED)
+		tier_count_batch_flush(TIER_FLUSH_PROMOTION);
+	else if (reason == MR_DEMOTION)
+		tier_count_batch_flush(TIER_FLUSH_DEMOTION);
+}
 
 /**
  * tier_vmstat_show - print the rows of the memory tiers

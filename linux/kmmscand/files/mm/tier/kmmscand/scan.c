@@ -742,8 +742,10 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
  */
 static void kmmscand_flush(struct kmmscand_walk *w)
 {
-	if (w->cleared & MMU_AGE_CPU)
+	if (w->cleared & MMU_AGE_CPU) {
 		flush_tlb_mm(w->pass->mm);
+		tier_count_flush(TIER_FLUSH_SCAN, w->pass->mm);
+	}
 	if (w->cleared & MMU_AGE_SECONDARY)
 		mmu_age_flush(w->pass->mm);
 	w->cleared = 0;
