@@ -19,8 +19,10 @@ SWAP = """echo 128M > /sys/block/zram0/disksize
 mkswap /dev/zram0 > /dev/null
 swapon /dev/zram0"""
 FAULTS = "/sys/kernel/debug/migrate_batch"
+RECLAIM_FAULTS = "/sys/kernel/debug/reclaim_batch"
 TEST = Program("migrate_test", timeout_s=300)
 KVM = Program("migrate_batch_test", timeout_s=200)
+RECLAIM = Program("reclaim_test", timeout_s=120)
 TROUBLE = Program("trouble_test", "-T poisoned", timeout_s=300)
 # A frame that is poisoned while it moves stays so and is used again; when it moves next, the
 # program that has it is killed.  Nothing may run after this.
@@ -44,6 +46,11 @@ BROKEN = {
         r"moved=(8[01]\d\d) requests=0 forgotten=-\1\b",
     ),
     f"{FAULTS}/fault_flush": (replace(TEST, args="-r memory.large.written"), r"== writer\.lost \("),
+    f"{RECLAIM_FAULTS}/fault_early": (
+        replace(RECLAIM, args="-r swapout.on.written"),
+        r"== lost \(\d+\)",
+    ),
+    f"{RECLAIM_FAULTS}/fault_long": (replace(RECLAIM, args="-r request.bound"), r">= most \(512\)"),
 }
 
 
@@ -68,7 +75,7 @@ def _label(switch: str) -> str:
 def _broken(switch: str) -> Program:
     before = "; ".join(
         (
-            f"echo 0 | tee {FAULTS}/fault_*",
+            f"echo 0 | tee {FAULTS}/fault_* {RECLAIM_FAULTS}/fault_*",
             f"echo 1 > {switch}",
         )
     )
@@ -83,6 +90,7 @@ def whole_and_broken(
     wanted = (
         TEST,
         KVM,
+        RECLAIM,
         TROUBLE,
         *(_broken(switch) for switch in BROKEN),
     )
@@ -110,7 +118,7 @@ def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> No
 def test_some_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    report(subtests, _run(debug_kernel, (QUICK, QUICK_KVM), out_dir), may_skip=())
+    report(subtests, _run(debug_kernel, (QUICK, QUICK_KVM, RECLAIM), out_dir), may_skip=())
 
 
 @pytest.mark.long

@@ -11,8 +11,7 @@
  *   large folios     PTEs are replaced in runs: one change of the counters of the folio, its
  *                    mappings and its address space, and one flush (migrate_unmap_pte_batch())
  *   destinations     of order 0 are allocated some at a time (migrate_bulk_alloc())
- *   kswapd           isolates more at a time where it can demote, so that the lists that it
- *                    migrates, each of which is flushed for, are longer
+ *   reclaim          isolates more at a time where it can demote (reclaim_batch.c)
  *
  * How many folios are unmapped at a time can be set (migrate_batch_full()).
  *
@@ -127,7 +126,6 @@ enum migrate_batch_fault {
 
 #ifdef CONFIG_MIGRATE_BATCH_DEBUG
 static bool migrate_batch_faults[NR_MIGRATE_FAULTS];
-static atomic_long_t migrate_batch_flushes[MR_TYPES];
 atomic_long_t migrate_batch_counts[NR_MIGRATE_COUNTS];
 #endif
 
@@ -141,23 +139,7 @@ static bool migrate_fault(enum migrate_batch_fault fault)
 }
 
 /**
- * migrate_batch_flushing - a batch is about to flush the TLBs
- * @reason:	of the migration
- *
- * Debug kernels count flushes by reason: /sys/kernel/debug/migrate_batch/flushes.
- *
- * Context: any.
- */
-void migrate_batch_flushing(int reason)
-{
-#ifdef CONFIG_MIGRATE_BATCH_DEBUG
-	if (current->tlb_ubc.flush_required)
-		atomic_long_inc(&migrate_batch_flushes[reason]);
-#endif
-}
-
-/**
- * migrate_batch_isolate - how many pages kswapd isolates at a time where it can demote them
+ * migrate_batch_isolate - how many pages reclaim isolates at a time where it can demote them
  * @target:	pages that are due
  *
  * Context: any.
@@ -910,17 +892,6 @@ static const struct attribute_group migrate_batch_attr_group = {
 };
 
 #ifdef CONFIG_MIGRATE_BATCH_DEBUG
-static int flushes_show(struct seq_file *m, void *unused)
-{
-	int reason;
-
-	for (reason = 0; reason < MR_TYPES; reason++)
-		seq_printf(m, "%s %ld\n", migrate_reason_names[reason],
-			   atomic_long_read(&migrate_batch_flushes[reason]));
-	return 0;
-}
-DEFINE_SHOW_ATTRIBUTE(flushes);
-
 static int counts_show(struct seq_file *m, void *unused)
 {
 	static const char * const names[NR_MIGRATE_COUNTS] = {
@@ -946,7 +917,6 @@ static void migrate_batch_debug_init(void)
 	debugfs_create_bool("fault_hull", 0600, dir, &faults[MIGRATE_FAULT_HULL]);
 	debugfs_create_bool("fault_flush", 0600, dir, &faults[MIGRATE_FAULT_FLUSH]);
 	debugfs_create_bool("fault_dirty", 0600, dir, &faults[MIGRATE_FAULT_DIRTY]);
-	debugfs_create_file("flushes", 0400, dir, NULL, &flushes_fops);
 	debugfs_create_file("counts", 0400, dir, NULL, &counts_fops);
 }
 #else

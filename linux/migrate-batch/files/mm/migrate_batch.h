@@ -15,7 +15,7 @@ struct migrate_unmap;
 struct migration_target_control;
 struct page_vma_mapped_walk;
 
-/* Base pages that kswapd isolates at a time, at most, where it can demote them */
+/* Base pages that reclaim isolates at a time, at most, where it can demote them */
 #define MIGRATE_DEMOTE_PAGES	512U
 
 /* Which way base pages have taken, for tests */
@@ -81,7 +81,6 @@ struct folio *migrate_bulk_alloc(struct list_head *spares, bool *empty, struct l
 void migrate_bulk_free(struct list_head *spares);
 bool migrate_batch_full(int nr_folios, long nr_pages);
 int migrate_batch_isolate(long target);
-void migrate_batch_flushing(int reason);
 int migrate_unmap_pte_batch(struct migrate_unmap *unmap, struct folio *folio,
 			    struct vm_area_struct *vma, struct page_vma_mapped_walk *pvmw);
 int migrate_restore_pte_batch(struct folio *src, struct folio *dst, struct vm_area_struct *vma,
@@ -226,7 +225,6 @@ static inline struct folio *migrate_bulk_alloc(struct list_head *spares, bool *e
 }
 
 static inline void migrate_bulk_free(struct list_head *spares) { }
-static inline void migrate_batch_flushing(int reason) { }
 static inline void migrate_batch_count_pages(enum migrate_batch_way what, long nr) { }
 
 static inline int migrate_batch_isolate(long target)

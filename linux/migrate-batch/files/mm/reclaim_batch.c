@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One flush of the TLBs for many folios of reclaim.
+ *
+ * Longer lists.  Demotion flushes once for each list that reclaim has isolated: 64 pages, or 32 on
+ * the classic LRU.  Where reclaim can demote, and kswapd or a request (memory.reclaim) tells how
+ * many pages are due, that many are isolated, at most 512 (reclaim_batch_pages()).  A request takes
+ * at most a sixteenth of a group at a time, so that it does not take all from the first group.
+ * memory.reclaim asks for a quarter of what is left, and here for a full list if that is more.  A
+ * request for few pages gets no longer list than the base kernel's.  Direct reclaim keeps the base
+ * kernel's: a task waits for it.
+ *
+ * Swap-out in two passes.  shrink_folio_list() unmaps a dirty folio, flushes if a TLB may still
+ * have an entry that can write to it, and writes it: a flush a folio.  With batched migration on,
+ * the first pass puts off what is dirty and in the swap cache (reclaim_batch_put_off()), one flush
+ * serves all of the list (reclaim_batch_flush()), and a second pass writes.
+ *
+ * Invariants:
+ *
+ *  - No I/O of a folio begins before the end of a flush that began after its PTEs were cleared: the
+ *    second pass unmaps nothing.
+ *  - A folio that was put off is unlocked meanwhile, and the second pass judges it from the
+ *    beginning.  A fault in between finds it in the swap cache, so the mapping is of the same frame,
+ *    and what a stale entry writes is not lost.  What is mapped again is in use, and is activated.
+ *    A task that zaps the swap entry flushes first (flush_tlb_batched_pending()), so does
+ *    UFFDIO_MOVE.  fork() flushes before the child runs.
+ *  - Nothing is put off twice, nor beyond the list that shrink_folio_list() was given.  Lists have at
+ *    most 512 folios, also those of DAMON (reclaim_batch_fits()).
+ *  - What has left the swap cache meanwhile, because its entry was freed, is not swapped out again.
+ *  - What the second pass counts again, the first has taken back (sc->nr_scanned; dirty folios of
+ *    the swap cache are in none of the other counters).
+ *
+ * The batch of folios to be freed stays at 31: a longer one would keep stale entries of clean folios
+ * longer, while the same contents are read from disk elsewhere.
+ *
+ * Cost when off: nops, and the counters of flushes: one test a flush.
+ */
+
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/tier.h>
+
+#include "internal.h"
+#include "migrate_batch.h"
+#include "reclaim_batch.h"
+
+enum reclaim_batch_fault {
+	RECLAIM_FAULT_EARLY,		/* folios are written before the flush */
+	RECLAIM_FAULT_LONG,		/* a request for few pages gets a long list */
+	NR_RECLAIM_FAULTS
+};
+
+#ifdef CONFIG_MIGRATE_BATCH_DEBUG
+static bool reclaim_batch_faults[NR_RECLAIM_FAULTS];
+
+static bool reclaim_fault(enum reclaim_batch_fault fault)
+{
+	return READ_ONCE(reclaim_batch_faults[fault]);
+}
+
+static int __init reclaim_batch_debug_init(void)
+{
+	struct dentry *dir = debugfs_create_dir("reclaim_batch", NULL);
+	bool *faults = reclaim_batch_faults;
+
+	debugfs_create_bool("fault_early", 0600, dir, &faults[RECLAIM_FAULT_EARLY]);
+	debugfs_create_bool("fault_long", 0600, dir, &faults[RECLAIM_FAULT_LONG]);
+	return 0;
+}
+late_initcall(reclaim_batch_debug_init);
+#else
+static bool reclaim_fault(enum reclaim_batch_fault fault)
+{
+	return false;
+}
+#endif
+
+/**
+ * reclaim_batch_pages - how many pages reclaim isolates at a time where it can demote them
+ * @target:	pages that are due
+ * @least:	the base kernel's number
+ *
+ * Context: any.
+ * Return: @target, but at least @least, and at most 512 and max_folios of migrate_batch.
+ */
+long reclaim_batch_pages(long target, long least)
+{
+	if (reclaim_fault(RECLAIM_FAULT_LONG))
+		target = LONG_MAX;
+	return max(least, (long)migrate_batch_isolate(target));
+}
+
+/**
+ * __reclaim_batch_put_off - see reclaim_batch_put_off()
+ * @counted:	base pages that the first pass has counted
+ * @folio:	dirty and unmapped
+ */
+bool __reclaim_batch_put_off(unsigned long *counted, struct folio *folio)
+{
+#ifdef CONFIG_ARCH_WANT_BATCHED_UNMAP_TLB_FLUSH
+	if (current->tlb_ubc.writable) {
+		*counted -= folio_nr_pages(folio);
+		return true;
+	}
+#endif
+	return false;
+}
+
+/**
+ * reclaim_batch_flush - flush between the two passes
+ *
+ * Afterwards no TLB has an entry that can write to what the first pass has put off.
+ *
+ * Context: process.
+ */
+void reclaim_batch_flush(void)
+{
+#ifdef CONFIG_ARCH_WANT_BATCHED_UNMAP_TLB_FLUSH
+	if (reclaim_fault(RECLAIM_FAULT_EARLY))
+		current->tlb_ubc.writable = false;
+#endif
+	reclaim_flush_dirty();
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One flush of the TLBs for many folios of reclaim: see reclaim_batch.c.
+ */
+#ifndef _MM_RECLAIM_BATCH_H
+#define _MM_RECLAIM_BATCH_H
+
+#include <linux/memory-tiers.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/tier.h>
+
+#include "internal.h"
+#include "migrate_batch.h"
+
+#ifdef CONFIG_MIGRATE_BATCH
+long reclaim_batch_pages(long target, long least);
+bool __reclaim_batch_put_off(unsigned long *counted, struct folio *folio);
+void reclaim_batch_flush(void);
+#else
+static inline long reclaim_batch_pages(long target, long least)
+{
+	return least;
+}
+
+static inline bool __reclaim_batch_put_off(unsigned long *counted, struct folio *folio)
+{
+	return false;
+}
+
+static inline void reclaim_batch_flush(void) { }
+#endif
+
+/**
+ * reclaim_batch_put_off - is a folio written in the second pass over its list?
+ * @again:	this is the second pass
+ * @counted:	base pages that the first pass has counted; those of the folio are taken back
+ * @folio:	dirty, unmapped and locked
+ *
+ * Always false, at the cost of a nop, while batched migration is off.
+ *
+ * Context: process.
+ * Return: true if a flush is due that can serve the whole list; the caller unlocks the folio.
+ */
+static inline bool reclaim_batch_put_off(bool again, unsigned long *counted, struct folio *folio)
+{
+	return migrate_batch_on() && !again && folio_test_swapcache(folio) &&
+	       __reclaim_batch_put_off(counted, folio);
+}
+
+/**
+ * reclaim_batch_request - how many pages memory.reclaim asks for at a time
+ * @left:	base pages that the user has asked for and did not get yet
+ *
+ * Context: any.
+ * Return: a quarter of @left, as the base kernel, or, while batched migration is on and there may be
+ * demotion, what makes a full list if that is more.
+ */
+static inline unsigned long reclaim_batch_request(unsigned long left)
+{
+	if (migrate_batch_on() && numa_demotion_enabled)
+		return reclaim_batch_pages(left, left / 4);
+	return left / 4;
+}
+
+/**
+ * reclaim_batch_fits - does a list of folios that the caller has isolated take one more?
+ * @nr:	folios that the list has; is counted
+ *
+ * Context: any.
+ * Return: false for the 513th while batched migration is on: what is unmapped has to be written.
+ */
+static inline bool reclaim_batch_fits(unsigned int *nr)
+{
+	return !migrate_batch_on() || (*nr)++ < MIGRATE_DEMOTE_PAGES;
+}
+
+/* try_to_unmap_flush_dirty(), counted */
+static inline void reclaim_flush_dirty(void)
+{
+#ifdef CONFIG_ARCH_WANT_BATCHED_UNMAP_TLB_FLUSH
+	if (current->tlb_ubc.writable)
+		tier_count_batch_flush(TIER_FLUSH_SWAPOUT);
+#endif
+	try_to_unmap_flush_dirty();
+}
+
+/* try_to_unmap_flush() before folios are freed, counted */
+static inline void reclaim_flush_free(void)
+{
+#ifdef CONFIG_ARCH_WANT_BATCHED_UNMAP_TLB_FLUSH
+	if (current->tlb_ubc.flush_required)
+		tier_count_batch_flush(TIER_FLUSH_FREE);
+#endif
+	try_to_unmap_flush();
+}
+
+#endif /* _MM_RECLAIM_BATCH_H */

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reclaim that flushes once for many pages: no store is lost while pages are swapped out, few
+ * flushes are sent, and a request for few pages demotes few.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "../kselftest_harness.h"
+
+#include "pages.h"
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT	21
+#endif
+
+#define WRITERS		4
+#define SECONDS		6
+#define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
+#define CGROUPS		"/tmp/reclaim_test"
+#define GROUP		CGROUPS "/group"
+/* A list has at most a sixteenth of the pages of a group. */
+#define GROUP_LEN	(64UL << 20)
+/* A request, and what may be demoted for it, in pages */
+#define ASKED		64
+#define ASKED_BYTES	"256K"
+
+static long vmstat(const char *name)
+{
+	char line[80], key[64];
+	long value, found = -1;
+	FILE *f = fopen("/proc/vmstat", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %ld", key, &value) == 2 && !strcmp(key, name))
+			found = value;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Swap space, in KiB */
+static long swap_kb(void)
+{
+	char line[80];
+	long kb = 0;
+	FILE *f = fopen("/proc/meminfo", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "SwapTotal: %ld", &kb);
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* Each writer has a word of each page, and knows what the word must be. */
+struct writer {
+	pthread_t thread;
+	char *p;
+	int index;
+	bool *stop;
+	unsigned long lost, stores;
+	uint64_t expected[NR_PAGES];
+};
+
+static void *write_all(void *arg)
+{
+	struct writer *w = arg;
+
+	while (!__atomic_load_n(w->stop, __ATOMIC_RELAXED)) {
+		for (unsigned long i = 0; i < NR_PAGES; i++) {
+			uint64_t *word = (uint64_t *)(w->p + i * PAGE) + w->index * 16;
+
+			if (__atomic_load_n(word, __ATOMIC_RELAXED) != w->expected[i])
+				w->lost++;
+			w->expected[i] += w->index + 1;
+			__atomic_store_n(word, w->expected[i], __ATOMIC_RELAXED);
+			w->stores++;
+		}
+	}
+	return NULL;
+}
+
+FIXTURE(swapout)
+{
+	char *p;
+};
+
+FIXTURE_VARIANT(swapout)
+{
+	const char *enabled;
+	/* Of 1,000 pages that are swapped out */
+	long least, most;
+};
+
+FIXTURE_VARIANT_ADD(swapout, off) { .enabled = "0", .least = 200, .most = 2000 };
+FIXTURE_VARIANT_ADD(swapout, on) { .enabled = "1", .most = 100 };
+
+FIXTURE_SETUP(swapout)
+{
+	if (access(SYSFS "enabled", W_OK))
+		SKIP(return, SYSFS "enabled cannot be written");
+	if (swap_kb() < (long)LEN / 1024)
+		SKIP(return, "too little swap space");
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU flushes no other");
+	ASSERT_EQ(0, write_file(SYSFS "enabled", variant->enabled));
+	self->p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->p);
+	madvise(self->p, LEN, MADV_NOHUGEPAGE);
+}
+
+FIXTURE_TEARDOWN(swapout)
+{
+	if (self->p)
+		munmap(self->p, LEN);
+	write_file(SYSFS "enabled", "0");
+}
+
+/* Keeps the address space in use on other CPUs. */
+static void *spin(void *stop)
+{
+	while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED))
+		;
+	return NULL;
+}
+
+TEST_F(swapout, flushes)
+{
+	long out, flushes, swapout = 0, pages = 0;
+	pthread_t spinner[2];
+	bool stop = false;
+
+	for (int i = 0; i < 2; i++)
+		ASSERT_EQ(0, pthread_create(&spinner[i], NULL, spin, &stop));
+	for (int i = 0; i < 4; i++) {
+		fill(self->p, 1, i);
+		out = vmstat("pswpout");
+		flushes = vmstat("tier_flush_swapout");
+		madvise(self->p, LEN, MADV_PAGEOUT);
+		pages += vmstat("pswpout") - out;
+		swapout += vmstat("tier_flush_swapout") - flushes;
+		EXPECT_EQ(0, wrong(self->p, 1, i));
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < 2; i++)
+		pthread_join(spinner[i], NULL);
+	ksft_print_msg("%ld pages swapped out, %ld flushes\n", pages, swapout);
+	ASSERT_LT(1000, pages);
+	EXPECT_LE(variant->least, swapout * 1000 / pages);
+	EXPECT_GE(variant->most, swapout * 1000 / pages);
+}
+
+TEST_F(swapout, written)
+{
+	static struct writer writers[WRITERS];
+	unsigned long lost = 0, stores = 0;
+	time_t end = time(NULL) + SECONDS;
+	long out = vmstat("pswpout");
+	bool stop = false;
+
+	for (int i = 0; i < WRITERS; i++) {
+		writers[i] = (struct writer){ .p = self->p, .index = i, .stop = &stop };
+		ASSERT_EQ(0, pthread_create(&writers[i].thread, NULL, write_all, &writers[i]));
+	}
+	while (time(NULL) < end)
+		madvise(self->p, LEN, MADV_PAGEOUT);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < WRITERS; i++) {
+		pthread_join(writers[i].thread, NULL);
+		lost += writers[i].lost;
+		stores += writers[i].stores;
+	}
+	out = vmstat("pswpout") - out;
+	ksft_print_msg("%lu stores, %ld pages swapped out, %lu stores lost\n", stores, out, lost);
+	ASSERT_LT(200, out);
+	EXPECT_EQ(0, lost);
+}
+
+/* A group of a process that has all of its memory on the fast node */
+FIXTURE(request)
+{
+	pid_t pid;
+};
+
+static void fill_in_group(int ready)
+{
+	char *p = mmap(NULL, GROUP_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	madvise(p, GROUP_LEN, MADV_NOHUGEPAGE);
+	if (write_file(GROUP "/cgroup.procs", "0") || p == MAP_FAILED)
+		_exit(1);
+	for (unsigned long i = 0; i < GROUP_LEN; i += PAGE)
+		p[i] = 1;
+	/* On a CPU all the time, so that flushes are sent */
+	if (write(ready, "", 1) == 1)
+		for (;;)
+			;
+	_exit(1);
+}
+
+static bool lru_gen_on(void)
+{
+	FILE *f = fopen("/sys/kernel/mm/lru_gen/enabled", "r");
+	unsigned int caps = 0;
+
+	if (f && fscanf(f, "%x", &caps) != 1)
+		caps = 0;
+	if (f)
+		fclose(f);
+	return caps & 1;
+}
+
+FIXTURE_SETUP(request)
+{
+	int ready[2];
+	char c;
+
+	if (access(SYSFS "enabled", W_OK))
+		SKIP(return, SYSFS "enabled cannot be written");
+	if (!lru_gen_on())
+		SKIP(return, "no multi-gen LRU");
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU flushes no other");
+	if (write_file(DEMOTION, "1"))
+		SKIP(return, "no demotion");
+	mkdir(CGROUPS, 0700);
+	ASSERT_EQ(0, mount("none", CGROUPS, "cgroup2", 0, NULL));
+	ASSERT_EQ(0, write_file(CGROUPS "/cgroup.subtree_control", "+memory"));
+	mkdir(GROUP, 0700);
+	ASSERT_EQ(0, write_file(GROUP "/memory.swap.max", "0"));
+	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, pipe(ready));
+	self->pid = fork();
+	if (!self->pid)
+		fill_in_group(ready[1]);
+	close(ready[1]);
+	ASSERT_EQ(1, read(ready[0], &c, 1));
+	close(ready[0]);
+}
+
+FIXTURE_TEARDOWN(request)
+{
+	if (self->pid > 0) {
+		kill(self->pid, SIGKILL);
+		waitpid(self->pid, NULL, 0);
+	}
+	rmdir(GROUP);
+	umount(CGROUPS);
+	rmdir(CGROUPS);
+	write_file(SYSFS "enabled", "0");
+	write_file(DEMOTION, "0");
+}
+
+static long demoted(void)
+{
+	return vmstat("pgdemote_direct") + vmstat("pgdemote_kswapd");
+}
+
+TEST_F(request, bound)
+{
+	long before, most = 0, all = 0;
+
+	for (int i = 0; i < 8; i++) {
+		before = demoted();
+		write_file(GROUP "/memory.reclaim", ASKED_BYTES);
+		before = demoted() - before;
+		most = before > most ? before : most;
+		all += before;
+	}
+	ksft_print_msg("%d pages asked, at most %ld demoted, %ld in 8 requests\n", ASKED, most, all);
+	ASSERT_LE(ASKED, all);
+	EXPECT_GE(2 * ASKED, most);
+}
+
+/* Of a request for many, the lists are long. */
+TEST_F(request, lists)
+{
+	long before = demoted(), flushes = vmstat("tier_flush_demotion"), pages;
+
+	write_file(GROUP "/memory.reclaim", "4M");
+	pages = demoted() - before;
+	flushes = vmstat("tier_flush_demotion") - flushes;
+	ksft_print_msg("%ld pages demoted, %ld flushes\n", pages, flushes);
+	ASSERT_LE(1024, pages);
+	EXPECT_LE(1, flushes);
+	EXPECT_GE(6, flushes);
+}
+
+TEST_HARNESS_MAIN
