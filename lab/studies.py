@@ -9,6 +9,7 @@ from lab import (
     aging,
     compare,
     curves,
+    flush,
     migrate,
     migrc_ab,
     migrc_cost,
@@ -40,6 +41,7 @@ def every() -> Iterator[Study]:
     yield policycost.STUDY
     yield readcost.STUDY
     yield zap.STUDY
+    yield flush.STUDY
     yield migrate.STUDY
     yield aging.STUDY
     for module in (migrc_ab, migrc_growth, migrc_cost, migrc_curve, migrcfaults, soak, models):
