@@ -20,18 +20,18 @@
  *  - No I/O of a folio begins before the end of a flush that began after its PTEs were cleared: the
  *    second pass unmaps nothing.
  *  - A folio that was put off is unlocked meanwhile, and the second pass judges it from the
- *    beginning.  A fault in between finds it in the swap cache, so the mapping is of the same frame,
- *    and what a stale entry writes is not lost.  What is mapped again is in use, and is activated.
- *    A task that zaps the swap entry flushes first (flush_tlb_batched_pending()), so does
- *    UFFDIO_MOVE.  fork() flushes before the child runs.
- *  - Nothing is put off twice, nor beyond the list that shrink_folio_list() was given.  Lists have at
- *    most 512 folios, also those of DAMON (reclaim_batch_fits()).
+ *    beginning.  A fault in between finds it in the swap cache, so the mapping is of the same
+ *    frame, and what a stale entry writes is not lost.  What is mapped again is in use, and is
+ *    activated.  A task that zaps the swap entry flushes first (flush_tlb_batched_pending()), so
+ *    does UFFDIO_MOVE.  fork() flushes before the child runs.
+ *  - Nothing is put off twice, nor beyond the list that shrink_folio_list() was given.  Lists have
+ *    at most 512 folios, also those of DAMON (reclaim_batch_fits()).
  *  - What has left the swap cache meanwhile, because its entry was freed, is not swapped out again.
  *  - What the second pass counts again, the first has taken back (sc->nr_scanned; dirty folios of
  *    the swap cache are in none of the other counters).
  *
- * The batch of folios to be freed stays at 31: a longer one would keep stale entries of clean folios
- * longer, while the same contents are read from disk elsewhere.
+ * The batch of folios to be freed stays at 31: a longer one would keep stale entries of clean
+ * folios longer, while the same contents are read from disk elsewhere.
  *
  * Cost when off: nops, and the counters of flushes: one test a flush.
  */
@@ -89,7 +89,7 @@ long reclaim_batch_pages(long target, long least)
 {
 	if (reclaim_fault(RECLAIM_FAULT_LONG))
 		target = LONG_MAX;
-	return max(least, (long)migrate_batch_isolate(target));
+	return max_t(long, least, migrate_batch_isolate(target));
 }
 
 /**

@@ -53,8 +53,8 @@ static inline bool reclaim_batch_put_off(bool again, unsigned long *counted, str
  * @left:	base pages that the user has asked for and did not get yet
  *
  * Context: any.
- * Return: a quarter of @left, as the base kernel, or, while batched migration is on and there may be
- * demotion, what makes a full list if that is more.
+ * Return: a quarter of @left, as the base kernel, or, while batched migration is on and there may
+ * be demotion, what makes a full list if that is more.
  */
 static inline unsigned long reclaim_batch_request(unsigned long left)
 {

@@ -60,7 +60,7 @@ struct tier_flight {
 	unsigned int nr_asked;
 	unsigned int nr_each;
 	struct task_struct *task;
-	spinlock_t lock;
+	spinlock_t lock;	/* of hurried and nice */
 	bool hurried;
 	int nice;
 	DECLARE_BITMAP(asked, 1 << TIER_ASKED_BITS);

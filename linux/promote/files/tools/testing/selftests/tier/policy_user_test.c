@@ -92,8 +92,8 @@ static void test_vfork_reader(void)
 }
 
 /*
- * A child of vfork(2), which has a policy of its own or not, and perhaps a child of vfork(2) in turn.
- * The last one waits to be killed.
+ * A child of vfork(2), which has a policy of its own or not, and perhaps a child of vfork(2) in
+ * turn.  The last one waits to be killed.
  */
 static struct vforked {
 	bool bind_parent, bind_child, again;
@@ -136,7 +136,8 @@ static bool start_vforked(void)
 {
 	int i;
 
-	vforked.child = vforked.last = 0;
+	vforked.child = 0;
+	vforked.last = 0;
 	if (pthread_create(&vforked.thread, NULL, vfork_once, NULL))
 		return false;
 	for (i = 0; i < 5000 && !vforked.last; i++)
@@ -414,7 +415,7 @@ static void test_hurried(void)
 	waits = event_count("tier_policy_wait") - waits;
 	if (hurried->tid)
 		pthread_join(r->thread, NULL);
-	ksft_print_msg("%ld waits in %d calls, slowest %.1f ms; nice: %d times lower, %d at the end\n",
+	ksft_print_msg("%ld waits in %d calls, slowest %.1f ms; nice: %d times lower, %d then\n",
 		       waits, calls, slowest * 1e3, hurried->raised,
 		       hurried->nice_at_end);
 	ksft_test_result(ok && waits && hurried->raised && hurried->nice_at_end == NICE,
