@@ -38,6 +38,7 @@
 
 #include <linux/debugfs.h>
 #include <linux/init.h>
+#include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/tier.h>
@@ -90,6 +91,21 @@ long reclaim_batch_pages(long target, long least)
 	if (reclaim_fault(RECLAIM_FAULT_LONG))
 		target = LONG_MAX;
 	return max_t(long, least, migrate_batch_isolate(target));
+}
+
+/**
+ * reclaim_batch_request - how many pages memory.reclaim asks for at a time
+ * @left:	base pages that the user has asked for and did not get yet
+ *
+ * Context: any.
+ * Return: a quarter of @left, as the base kernel, or, while batched migration is on and there may
+ * be demotion, what makes a full list if that is more.
+ */
+unsigned long reclaim_batch_request(unsigned long left)
+{
+	if (migrate_batch_on() && numa_demotion_enabled)
+		return reclaim_batch_pages(left, left / 4);
+	return left / 4;
 }
 
 /**

@@ -5,7 +5,6 @@
 #ifndef _MM_RECLAIM_BATCH_H
 #define _MM_RECLAIM_BATCH_H
 
-#include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/tier.h>
@@ -46,21 +45,6 @@ static inline bool reclaim_batch_put_off(bool again, unsigned long *counted, str
 {
 	return migrate_batch_on() && !again && folio_test_swapcache(folio) &&
 	       __reclaim_batch_put_off(counted, folio);
-}
-
-/**
- * reclaim_batch_request - how many pages memory.reclaim asks for at a time
- * @left:	base pages that the user has asked for and did not get yet
- *
- * Context: any.
- * Return: a quarter of @left, as the base kernel, or, while batched migration is on and there may
- * be demotion, what makes a full list if that is more.
- */
-static inline unsigned long reclaim_batch_request(unsigned long left)
-{
-	if (migrate_batch_on() && numa_demotion_enabled)
-		return reclaim_batch_pages(left, left / 4);
-	return left / 4;
 }
 
 /**
