@@ -34,6 +34,7 @@ QUICK = replace(
     "-r memory.huge_by_ptes.exclusive -r memory.small.swap_cache "
     "-r memory.large.pinned_by_half -r memory.large.remapped_by_a_page",
 )
+QUICK_RECLAIM = replace(RECLAIM, args="-r swapout.on.written -r request.bound", timeout_s=240)
 QUICK_KVM = replace(KVM, args="-t anonymous -t stress_anonymous")
 # The switch that breaks a rule, what must fail then, and what that says
 BROKEN = {
@@ -118,7 +119,7 @@ def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> No
 def test_some_on_the_debug_kernel(
     debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    report(subtests, _run(debug_kernel, (QUICK, QUICK_KVM, RECLAIM), out_dir), may_skip=())
+    report(subtests, _run(debug_kernel, (QUICK, QUICK_KVM, QUICK_RECLAIM), out_dir), may_skip=())
 
 
 @pytest.mark.long
@@ -129,6 +130,7 @@ def test_all_on_the_debug_kernel(
         replace(TEST, timeout_s=1200),
         replace(TROUBLE, timeout_s=1200),
         replace(KVM, timeout_s=600),
+        replace(RECLAIM, timeout_s=600),
         replace(POISONED, timeout_s=1200),
     )
     report(subtests, _run(debug_kernel, slow, out_dir), may_skip=())

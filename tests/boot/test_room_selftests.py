@@ -38,7 +38,11 @@ ELSEWHERE = {
     "tier": _TIERING - _KMMSCAND,
     "kmmscand": _KMMSCAND,
     "migrc": set(test_migrc_torture.PROGRAMS),
-    "migrate_batch": {test_migrate_batch.TEST.name, test_migrate_batch.TROUBLE.name},
+    "migrate_batch": {
+        test_migrate_batch.TEST.name,
+        test_migrate_batch.TROUBLE.name,
+        test_migrate_batch.RECLAIM.name,
+    },
     "zap_batch": {test_zap_selftest.TEST.name},
 }
 # Those that are run here
