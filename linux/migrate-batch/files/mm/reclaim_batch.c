@@ -5,10 +5,10 @@
  * Longer lists.  Demotion flushes once for each list that reclaim has isolated: 64 pages, or 32 on
  * the classic LRU.  Where reclaim can demote, and kswapd or a request (memory.reclaim) tells how
  * many pages are due, that many are isolated, at most 512 (reclaim_batch_pages()).  A request takes
- * at most a sixteenth of a group at a time, so that it does not take all from the first group.
- * memory.reclaim asks for a quarter of what is left, and here for a full list if that is more.  A
- * request for few pages gets no longer list than the base kernel's.  Direct reclaim keeps the base
- * kernel's: a task waits for it.
+ * at most a sixteenth of a group at a time, so that it does not take all from the first group.  In
+ * the base kernel memory.reclaim asks for a quarter of the pages that are left; here it asks for a
+ * full list if that is more.  A list is at most as long as the request, or as the base kernel's
+ * list.  Direct reclaim keeps the base kernel's lists, because a task waits for them.
  *
  * Swap-out in two passes.  shrink_folio_list() unmaps a dirty folio, flushes if a TLB may still
  * have an entry that can write to it, and writes it: a flush a folio.  With batched migration on,
@@ -19,14 +19,14 @@
  *
  *  - No I/O of a folio begins before the end of a flush that began after its PTEs were cleared: the
  *    second pass unmaps nothing.
- *  - A folio that was put off is unlocked meanwhile, and the second pass judges it from the
- *    beginning.  A fault in between finds it in the swap cache, so the mapping is of the same
+ *  - The first pass unlocks a folio that it puts off.  The second pass locks the folio and repeats
+ *    all tests.  A fault in between finds it in the swap cache, so the mapping is of the same
  *    frame, and what a stale entry writes is not lost.  What is mapped again is in use, and is
  *    activated.  A task that zaps the swap entry flushes first (flush_tlb_batched_pending()), so
  *    does UFFDIO_MOVE.  fork() flushes before the child runs.
  *  - Nothing is put off twice, nor beyond the list that shrink_folio_list() was given.  Lists have
  *    at most 512 folios, also those of DAMON (reclaim_batch_fits()).
- *  - What has left the swap cache meanwhile, because its entry was freed, is not swapped out again.
+ *  - The second pass does not write a folio that has left the swap cache.
  *  - What the second pass counts again, the first has taken back (sc->nr_scanned; dirty folios of
  *    the swap cache are in none of the other counters).
  *

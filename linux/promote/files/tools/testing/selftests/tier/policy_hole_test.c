@@ -953,7 +953,7 @@ static void test_home_race(void)
 
 /*
  * A child that maps the pages and has no thread yet.  fork(2) waits until this test reads
- * UFFD_EVENT_FORK.  Meanwhile the parent discards its pages, so that only the child maps them.
+ * UFFD_EVENT_FORK.  Before it does, the parent discards its pages: the child alone maps them.
  */
 static struct {
 	bool bind;
@@ -1049,16 +1049,7 @@ static const struct tier_test tests[] = {
 
 int main(int argc, char **argv)
 {
-	bool tiers = find_tiers(&fast, &slow);
-
-	ksft_print_header();
-	if (geteuid())
-		ksft_exit_skip("needs root\n");
-	if (access(PROMOTE, W_OK))
-		ksft_exit_skip("no " PROMOTE " (CONFIG_TIER_DEBUG, mounted debugfs)\n");
-	if (!tiers)
-		ksft_exit_skip("no slow memory tier\n");
-	promote_by_hand_only();
+	begin_tests();
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

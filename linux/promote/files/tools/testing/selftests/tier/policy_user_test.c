@@ -434,16 +434,7 @@ static const struct tier_test tests[] = {
 
 int main(int argc, char **argv)
 {
-	bool tiers = find_tiers(&fast, &slow);
-
-	ksft_print_header();
-	if (geteuid())
-		ksft_exit_skip("needs root\n");
-	if (access(PROMOTE, W_OK))
-		ksft_exit_skip("no " PROMOTE " (CONFIG_TIER_DEBUG, mounted debugfs)\n");
-	if (!tiers)
-		ksft_exit_skip("no slow memory tier\n");
-	promote_by_hand_only();
+	begin_tests();
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

@@ -406,4 +406,19 @@ static inline void promote_by_hand_only(void)
 	change(KMMSCAND "enabled", "1");
 }
 
+/* Skip all tests where they cannot run. */
+static inline void begin_tests(void)
+{
+	bool tiers = find_tiers(&fast, &slow);
+
+	ksft_print_header();
+	if (geteuid())
+		ksft_exit_skip("needs root\n");
+	if (access(PROMOTE, W_OK))
+		ksft_exit_skip("no " PROMOTE " (CONFIG_TIER_DEBUG, mounted debugfs)\n");
+	if (!tiers)
+		ksft_exit_skip("no slow memory tier\n");
+	promote_by_hand_only();
+}
+
 #endif /* _TIER_POLICY_H */
