@@ -14,9 +14,7 @@
  * Each of these switches must give a counterexample:
  *	MUT_WRITE	I1 I3	a writable PTE is deferred
  *	MUT_E1		I1 I3	E1: mm_tlb_flush_pending() is ignored
- *	MUT_E1_UNLOCKED	I1 I3	E1 is looked at before the page-table lock is taken
  *	MUT_E2		I1 I3	E2: dup_mmap() has no inc and dec_tlb_flush_pending()
- *	MUT_E2_LATE	I1 I3	E2: inc_tlb_flush_pending() after the first PTE
  *	MUT_E2_SHORT	I1 I3	E2: dec_tlb_flush_pending() before the flush
  *	MUT_E3		I1 I3	E3: a folio is migrated though reclaim has isolated it
  *	MUT_E3_SHORT	I1 I3	E3: reclaim puts it back before the flush of its batch
@@ -49,8 +47,7 @@ active proctype user()
 end:
 	do
 	:: atomic { tlb == 0 && PRESENT -> tlb = pte; tlb_w = pte_w }
-	:: atomic {
-		tlb_w && newest < STORES ->
+	:: atomic { tlb_w && newest < STORES ->
 		newest++;
 		data[tlb] = newest;
 		/* in the frame that counts, and so in the copy that may be made of it */
@@ -80,35 +77,21 @@ active proctype mprotect()
 	atomic { changed = PRESENT; REACHED(R_ENTRY, pte == MIGRATION && entry_w && tlb_w) };
 	wrprotect();
 	unlock(ptl);
-	if
-	:: changed -> flush()
-	:: else
-	fi;
+	WHEN(changed, flush());
 	pending--			/* dec_tlb_flush_pending() */
 }
 
-/* dup_mmap(), __copy_present_ptes() */
+/* dup_mmap(): migrc_fork_begin(), __copy_present_ptes(), flush, migrc_fork_end() */
 active proctype fork()
 {
-#if !defined(MUT_E2) && !defined(MUT_E2_LATE)
-	pending++;
-#endif
+	WITHOUT(MUT_E2, pending++;)
 	lock(ptl);
 	wrprotect();			/* copy_pte_range() */
 	unlock(ptl);
 	atomic { REACHED(R_FORK, tlb_w && PRESENT && !pte_w) };
-#ifdef MUT_E2_LATE
-	pending++;
-#endif
-#ifdef MUT_E2_SHORT
-	pending--;
-#endif
+	WITH(MUT_E2_SHORT, pending--);
 	flush();			/* flush_tlb_mm(oldmm) */
-#if !defined(MUT_E2) && !defined(MUT_E2_SHORT)
-	pending--
-#else
-	skip
-#endif
+	WITHOUT(MUT_E2, WITHOUT(MUT_E2_SHORT, pending--))
 }
 
 /* shrink_folio_list() */
@@ -116,22 +99,11 @@ active proctype reclaim()
 {
 	atomic { !isolated -> isolated = true };
 	lock(ptl);
-	if
-	:: PRESENT ->
-		pte = SWAP;		/* try_to_unmap_one() */
-		pte_w = false
-	:: else
-	fi;
+	WHEN(PRESENT, pte = SWAP; pte_w = false);	/* try_to_unmap_one() */
 	unlock(ptl);
-#ifdef MUT_E3_SHORT
-	isolated = false;
-#endif
+	WITH(MUT_E3_SHORT, isolated = false);
 	flush();			/* try_to_unmap_flush() */
-#ifndef MUT_E3_SHORT
-	isolated = false
-#else
-	skip
-#endif
+	WITHOUT(MUT_E3_SHORT, isolated = false)
 }
 
 /* do_swap_page(): read-only, as for a read fault of a page that is not exclusive */
@@ -144,97 +116,55 @@ end:
 	unlock(ptl)
 }
 
-inline isolate()
-{
-#ifdef MUT_E3
-	skip
-#else
-	atomic { !isolated -> isolated = true }
-#endif
-}
-
-/* try_to_migrate_one() */
-inline unmap()
-{
-	lock(ptl);
-	if
-	:: PRESENT ->
-		atomic { w = pte_w; entry_w = pte_w; pte = MIGRATION; pte_w = false }
-	:: else -> w = true
-	fi
-}
-
 /*
- * One that fails, and maps the page again before the flush that it owes, as after -ENOMEM.
- * It defers if it may, and then owes none.
+ * Migration, twice.  One that fails, as after -ENOMEM, maps the page again before it flushes
+ * what it owes; one that defers owes nothing.
  */
-active proctype fail()
-{
-	bool w, owed;
-
-	isolate();
-	unmap();
-	owed = (w || pending);
-	unlock(ptl);
-	lock(ptl);
-	if
-	:: pte == MIGRATION ->		/* migrate_folio_undo_src() */
-		atomic { pte = folio; pte_w = entry_w; REACHED(R_FAILED, tlb_w && !pte_w) }
-	:: else
-	fi;
-	unlock(ptl);
-#ifdef MUT_E3_UNDO
-	isolated = false
-#else
-	if
-	:: owed -> flush()		/* at the end of migrate_pages_batch() */
-	:: else
-	fi;
-	isolated = false		/* putback_movable_pages() */
-#endif
-}
-
 active proctype migrate()
 {
+	byte n;
 	bool w, eligible;
 
-	isolate();
-#ifdef MUT_E1_UNLOCKED
-	eligible = !pending;
-#endif
-	unmap();
-	if
-	:: pte == MIGRATION ->
-		/* migrc_defer_pte() */
-#ifndef MUT_E1_UNLOCKED
-		eligible = !pending;
-#endif
-#ifdef MUT_E1
-		eligible = true;
-#endif
-#ifndef MUT_WRITE
-		atomic {
-			REACHED(R_WRITABLE, w && eligible);
-			eligible = eligible && !w
-		};
-#endif
-		atomic { REACHED(R_PENDING, !w && !eligible) };
-		unlock(ptl);
-		if
-		:: eligible
-		:: else -> flush()	/* try_to_unmap_flush() */
-		fi;
-		atomic {
-			CHECK(I3, !(tlb == 1 && tlb_w));
-			REACHED(R_DEFERRED, eligible && tlb == 1 && newest == STORES);
-			data[2] = data[1];
-			folio = 2
-		};
-		/* remove_migration_ptes() */
+	do
+	:: n < 2 && folio == 1 ->
+		n++;
+		WITHOUT(MUT_E3, atomic { !isolated -> isolated = true });
+		/* try_to_migrate_one() */
 		lock(ptl);
-		atomic { pte = 2; pte_w = entry_w };
-		unlock(ptl)
-	:: else -> unlock(ptl)
-	fi;
-	isolated = false
+		if
+		:: atomic { PRESENT -> w = pte_w; entry_w = pte_w; pte = MIGRATION; pte_w = false };
+			/* __migrc_defer_pte() */
+			eligible = EITHER(MUT_E1, true, !pending);
+			atomic {
+				REACHED(R_WRITABLE, w && eligible);
+				REACHED(R_PENDING, !w && !eligible);
+				WITHOUT(MUT_WRITE, eligible = (eligible && !w));
+				unlock(ptl)
+			};
+			if
+			:: true ->
+				WHEN(!eligible, flush());	/* try_to_unmap_flush() */
+				atomic {
+					CHECK(I3, !(tlb == 1 && tlb_w));
+					REACHED(R_DEFERRED, eligible && tlb == 1 && newest == STORES);
+					data[2] = data[1];
+					folio = 2
+				};
+				/* remove_migration_ptes() */
+				atomic { !ptl -> pte = 2; pte_w = entry_w }
+			:: true ->
+				/* migrate_folio_undo_src() */
+				atomic { !ptl ->
+					pte = 1;
+					pte_w = entry_w;
+					REACHED(R_FAILED, tlb_w && !pte_w)
+				};
+				WITH(MUT_E3_UNDO, isolated = false);
+				WHEN(!eligible, flush())
+			fi
+		:: else -> unlock(ptl)
+		fi;
+		isolated = false		/* putback_movable_pages() */
+	:: else -> break
+	od
 }

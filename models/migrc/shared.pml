@@ -14,7 +14,6 @@
  *
  * Each of these switches must give a counterexample:
  *	MUT_NO_FLUSH	I1 I4	no forced flush before a write in place
- *	MUT_OTHER	I1 I4	the other mm is flushed, the writer's is not
  *	MUT_COPY	I1	a write to a copy does not flush (ptep_clear_flush())
  *	MUT_ZAP		I1	munmap() drops its reference before it has flushed
  *	MUT_BATCHED	I1	munmap()'s flush_tlb_batched_pending() leaves out migrc_flush_mm()
@@ -48,8 +47,7 @@ active [2] proctype reader()
 end:
 	do
 	:: atomic { tlb[_pid] == 0 && PRESENT(_pid) -> tlb[_pid] = pte[_pid] }
-	:: atomic {
-		tlb[_pid] ->
+	:: atomic { tlb[_pid] ->
 		CHECK(I1, data[tlb[_pid]] == (wrote[_pid] -> 1 + _pid : 0));
 		REACHED(R_STALE, tlb[_pid] == 1 && folio == 2)
 	}
@@ -61,13 +59,7 @@ inline migrc_flush_mm(m)
 {
 	if
 	:: mark[m] ->
-#if defined(MUT_NO_FLUSH)
-		skip;
-#elif defined(MUT_OTHER)
-		tlb[1 - m] = 0;
-#else
-		tlb[m] = 0;
-#endif
+		WITHOUT(MUT_NO_FLUSH, tlb[m] = 0);
 		atomic { mark[m] = false; REACHED(R_FORCED, HAS(1 - m) == false) }
 	:: else
 	fi
@@ -77,10 +69,7 @@ inline migrc_flush_mm(m)
 inline do_wp_page(m)
 {
 	if
-	:: atomic {
-		extra == 0 && !HAS(1 - m) ->
-		REACHED(R_REUSE, folio == 2)
-	};
+	:: atomic { extra == 0 && !HAS(1 - m) -> REACHED(R_REUSE, folio == 2) };
 		/* wp_page_reuse() */
 		migrc_flush_mm(m);
 		atomic { CHECK(I4, ONE_FRAME(m) && NO_FRAME(1 - m)); pte_w[m] = true }
@@ -89,14 +78,8 @@ inline do_wp_page(m)
 		extra++;
 		data[3 + m] = data[pte[m]];
 		pte[m] = NONE;		/* ptep_clear_flush() */
-#ifndef MUT_COPY
-		tlb[m] = 0;
-#endif
-		atomic {
-			pte[m] = 3 + m;
-			pte_w[m] = true;
-			REACHED(R_COPY, folio == 2)
-		};
+		WITHOUT(MUT_COPY, tlb[m] = 0);
+		atomic { pte[m] = 3 + m; pte_w[m] = true; REACHED(R_COPY, folio == 2) };
 		extra--
 	fi
 }
@@ -126,10 +109,7 @@ proctype writer(bit m)
 		unlock(ptl[m])
 	:: PRESENT(m) && !pte_w[m] ->
 		lock(ptl[m]);
-		if
-		:: PRESENT(m) && !pte_w[m] -> do_wp_page(m)
-		:: else
-		fi;
+		WHEN(PRESENT(m) && !pte_w[m], do_wp_page(m));
 		unlock(ptl[m])
 	:: atomic { PRESENT(m) && pte_w[m] ->
 		data[pte[m]] = 1 + m;
@@ -157,36 +137,20 @@ active proctype munmap()
 	:: else
 	fi;
 #endif
-	/* flush_tlb_reclaim_pending() */
-#ifndef MUT_RECLAIM
-	if
-	:: batched[1] ->
-		tlb[1] = 0;
-		batched[1] = false
-	:: else
-	fi;
-#endif
+	/* and mm->tlb_flush_batched */
+	WITHOUT(MUT_RECLAIM, WHEN(batched[1], tlb[1] = 0; batched[1] = false));
 	atomic {
 		present = PRESENT(1);
 		held = pte[1] == folio;
 		REACHED(R_ENTRY, pte[1] == MIGRATION && tlb[0] == 1);
 		pte[1] = NONE;
 		pte_w[1] = false;
-#ifndef MUT_ZAP
-		extra = extra + held
-#endif
+		WITHOUT(MUT_ZAP, extra = extra + held)
 	};
 	unlock(ptl[1]);
-	if
-	:: present -> tlb[1] = 0
-	:: else
-	fi;
+	WHEN(present, tlb[1] = 0);
 	/* folio_put() */
-#ifndef MUT_ZAP
-	extra = extra - held
-#else
-	skip
-#endif
+	WITHOUT(MUT_ZAP, extra = extra - held)
 }
 
 inline unmap(m, entry, defers)
@@ -207,10 +171,7 @@ inline unmap(m, entry, defers)
 inline remap(m)
 {
 	lock(ptl[m]);
-	if
-	:: pte[m] == MIGRATION -> pte[m] = folio
-	:: else
-	fi;
+	WHEN(pte[m] == MIGRATION, pte[m] = folio);
 	unlock(ptl[m])
 }
 
@@ -222,21 +183,16 @@ active proctype migrate()
 	unmap(0, MIGRATION, true);
 	unmap(1, MIGRATION, true);
 	if
-	:: atomic {
-		extra == 1 && pte[0] != folio && pte[1] != folio ->
+	:: atomic { extra == 1 && pte[0] != folio && pte[1] != folio ->
 		data[2] = data[1];
 		folio = 2
 	}
 	:: true			/* migrate_folio_undo_src(): somebody has a reference */
 	fi;
-#ifdef MUT_UNLOCKED
-	extra--;
-#endif
+	WITH(MUT_UNLOCKED, extra--);
 	remap(0);
 	remap(1);
-#ifndef MUT_UNLOCKED
-	extra--;
-#endif
+	WITHOUT(MUT_UNLOCKED, extra--);
 	isolated = false
 }
 

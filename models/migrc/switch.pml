@@ -7,22 +7,19 @@
  * its PTE is cleared (stale).  The hooks are behind a static key, which the faulting CPU
  * sees change at some time between the begin and the end of the switching of the key.
  *
- * mark is 1 for a deferral since the last detach of a drain (gen > migrc_done), 2 for one
+ * mark is 1 for a deferral since the last detach of a drain (seq > migrc_done), 2 for one
  * that a drain has detached and not yet flushed, 0 for done.
  *
  * I4 when a PTE becomes writable, no TLB has an old translation
- * I9 when switching off has returned, nothing is queued, pending or marked
+ * I6 switching off promises as much: then nothing is queued, pending or marked
  *
  * Each of these switches must give a counterexample:
- *	MUT_NO_WAIT	I4 I9	off does not wait for migrations in flight
- *	MUT_SAMPLE	I4 I9	a migration looks at defer before it is a reader of SRCU
- *	MUT_NO_FLUSH	I4 I9	off does not flush
- *	MUT_STARTED	I4 I9	off does not wait for the flush to be completed
- *	MUT_LOOK	I4 I9	off does not flush if it finds nothing pending or queued
+ *	MUT_NO_WAIT	I4 I6	off does not wait for migrations in flight
+ *	MUT_SAMPLE	I4 I6	a migration looks at migrc_deferring before it is a reader of SRCU
+ *	MUT_NO_FLUSH	I4 I6	off does not flush
  *	MUT_KEY_FIRST	I4	off switches the hooks off before it flushes
  *	MUT_ON_FIRST	I4	on allows deferrals before the hooks are on
  *	MUT_HOOK_EARLY	I4	a hook runs before the page-table lock is taken
- *	MUT_MUTEX	deadlock	off has migrc_flush_mutex while it waits for SRCU
  */
 #include "common.pml"
 
@@ -32,49 +29,25 @@ bool key, defer;
 bool reader[2], awaited[2];		/* SRCU: inside, and waited for */
 bool ptl, writable, stale;
 byte mark;
-bool pending, queued, detached, flush_mutex;
+bool pending, queued, detached, migrc_mutex;
 byte round;
 
-inline flush_tlb_mm()
+/* __migrc_flush_all(); what it has taken is freed later: lifetime.pml */
+inline migrc_flush_all()
 {
-	stale = false
-}
-
-/* the second half of migrc_flush_all() */
-inline flush_detached()
-{
-	if
-	:: detached -> flush_tlb_mm()	/* arch_tlbbatch_flush() */
-	:: else
-	fi;
-	atomic {
-		detached = false;
-		if
-		:: mark == 2 -> mark = 0	/* migrc_done */
-		:: else
-		fi
-	}
-}
-
-inline detach()
-{
+	lock(migrc_mutex);
 	atomic {				/* under migrc_lock */
 		detached = pending;
 		pending = false;
 		queued = false;
-		if
-		:: mark == 1 -> mark = 2
-		:: else
-		fi
+		WHEN(mark == 1, mark = 2)
+	};
+	WHEN(detached, stale = false);		/* arch_tlbbatch_flush() */
+	atomic {
+		detached = false;
+		WHEN(mark == 2, mark = 0);	/* migrc_done */
+		unlock(migrc_mutex)
 	}
-}
-
-inline migrc_flush_all()
-{
-	lock(flush_mutex);
-	detach();
-	flush_detached();
-	unlock(flush_mutex)
 }
 
 /* migrate_pages_batch() */
@@ -82,39 +55,35 @@ proctype migrate(bit me)
 {
 	bool w, defers;
 
-	/* migrc_begin() */
-#ifdef MUT_SAMPLE
-	defers = defer;
+	/* __migrc_begin() */
+	WITH(MUT_SAMPLE, defers = defer);
 	reader[me] = true;		/* srcu_read_lock() */
-#else
-	reader[me] = true;
-	defers = defer;
-#endif
+	WITHOUT(MUT_SAMPLE, defers = defer);
 	/* try_to_migrate_one() */
 	lock(ptl);
 	stale = true;			/* ptep_get_and_clear() */
 	w = writable;
 	if
 	:: !w && defers ->
-		/* migrc_defer_pte() */
+		/* __migrc_defer_pte() */
 		atomic { pending = true; mark = 1; REACHED(R_IN_FLIGHT, !defer) }
 	:: else ->
-		flush_tlb_mm();
+		stale = false;
 		defers = false
 	fi;
 	/* remove_migration_ptes() */
 	atomic { unlock(ptl); w = false };
-	/* migrate_folio_done() */
+	/* migrc_keep(), __migrc_end() */
 	if
 	:: defers ->
 		atomic { queued = true; defers = false };	/* migrc_queue() */
 		if
 		:: true
-		:: true -> migrc_flush_all()		/* by cap */
+		:: true -> migrc_flush_all()		/* lru_cache_disabled() */
 		fi
 	:: else
 	fi;
-	/* migrc_end(): srcu_read_unlock() */
+	/* __migrc_end(): srcu_read_unlock() */
 	atomic { reader[me] = false; awaited[me] = false }
 }
 
@@ -123,8 +92,8 @@ inline hook()
 	on = key;
 	if
 	:: on && mark ->
-		/* migrc_flush_mm() */
-		flush_tlb_mm();
+		/* __migrc_flush_mm() */
+		stale = false;
 		atomic { mark = 0; REACHED(R_FORCED, true) }
 	:: else
 	fi
@@ -138,13 +107,9 @@ active proctype fault()
 
 	do
 	:: true ->
-#ifdef MUT_HOOK_EARLY
-		hook();
+		WITH(MUT_HOOK_EARLY, hook());
 		lock(ptl);
-#else
-		lock(ptl);
-		hook();
-#endif
+		WITHOUT(MUT_HOOK_EARLY, hook());
 		atomic {
 			CHECK(I4, !stale);
 			REACHED(R_OLD_HOOK, !on && defer);
@@ -164,67 +129,27 @@ active proctype age()
 end:	pending || queued -> migrc_flush_all()
 }
 
-inline key_off()
-{
-	key = false
-}
-
 /* the writer of enabled */
 active proctype admin()
 {
 	do
 	:: round == 0 || round == 2 ->
 		/* migrc_start() */
-#ifdef MUT_ON_FIRST
-		defer = true;
-		key = true;
-#else
+		WITH(MUT_ON_FIRST, defer = true);
 		key = true;			/* static_branch_enable(): on all CPUs */
-		defer = true;
-#endif
+		WITHOUT(MUT_ON_FIRST, defer = true);
 		atomic { round++; REACHED(R_AGAIN, round == 3) }
 	:: round == 1 || round == 3 ->
 		/* migrc_stop() */
 		defer = false;
-#ifdef MUT_MUTEX
-		lock(flush_mutex);
-#endif
-#ifndef MUT_NO_WAIT
 		/* synchronize_srcu() */
-		atomic { awaited[0] = reader[0]; awaited[1] = reader[1] };
-		!awaited[0] && !awaited[1];
-#endif
-#ifdef MUT_KEY_FIRST
-		key_off();
-#endif
-#if defined(MUT_NO_FLUSH)
-		skip;
-#elif defined(MUT_STARTED)
-		lock(flush_mutex);
-		detach();
-		key_off();
-		atomic { CHECK(I9, !mark && !pending && !queued) };
-		flush_detached();
-		unlock(flush_mutex);
-#elif defined(MUT_LOOK)
-		if
-		:: pending || queued -> migrc_flush_all()
-		:: else
-		fi;
-#elif defined(MUT_MUTEX)
-		detach();
-		flush_detached();
-		unlock(flush_mutex);
-#else
-		atomic { REACHED(R_DRAINING, flush_mutex) };
-		migrc_flush_all();
-#endif
-		key_off();
-		atomic {
-			CHECK(I9, !mark && !pending && !queued);
-			REACHED(R_OFF, true);
-			round++
-		}
+		WITHOUT(MUT_NO_WAIT, atomic { awaited[0] = reader[0]; awaited[1] = reader[1] });
+		WITHOUT(MUT_NO_WAIT, !awaited[0] && !awaited[1]);
+		WITH(MUT_KEY_FIRST, key = false);
+		atomic { REACHED(R_DRAINING, migrc_mutex) };
+		WITHOUT(MUT_NO_FLUSH, migrc_flush_all());
+		key = false;
+		atomic { CHECK(I6, !mark && !pending && !queued); REACHED(R_OFF, true); round++ }
 	:: round == 4 -> break
 	od
 }

@@ -11,9 +11,19 @@ import pytest
 from recorded import FACTS, KERNEL, parsed, verdicts, written
 from test_migrc_torture import PROGRAMS, SET_BY_CATCHES
 
-from lab import agent, build, cache, manifest, migrcfaults, selftests
+from lab import build, cache, migrcfaults, selftests
 from lab.migrcfaults import CATCHES, SWITCHES, Catch
 from lab.results import finish, ledger
+
+SELFTESTS = "linux/migrc/files/tools/testing/selftests/migrc"
+# Names of the rules, as the kernel has them
+RULES = set(
+    re.findall(
+        r'^\t\[MIGRC_\w+\]\s+= "(\w+)",',
+        (cache.PROJECT / "linux/migrc/files/mm/migrc/debug.c").read_text(),
+        re.MULTILINE,
+    )
+)
 
 
 def test_a_failure_for_another_reason_does_not_count() -> None:
@@ -28,10 +38,7 @@ def test_a_failure_for_another_reason_does_not_count() -> None:
 
 ROW = {"caught": 9, "seeds": 10, "clean": True, "met": 3, "problem": ""}
 ROW |= {"switch": "wp", "test": "a_test b.c", "seconds": 30, "median_s": 1.5, "counter": "n"}
-FAULTS: dict[str, Any] = {
-    **FACTS,
-    "kernels": {name: {**KERNEL, "flavour": name} for name in ("torture", "debug")},
-}
+FAULTS: dict[str, Any] = {**FACTS, "kernel": {**KERNEL, "flavour": "torture"}}
 
 
 @pytest.mark.parametrize(
@@ -58,15 +65,14 @@ def test_enough_seeds_a_clean_run_and_its_counter(
 
 
 def test_lines_of_what_is_caught(tmp_path: Path) -> None:
-    """Each catch has a line, with the kernel that it is for."""
+    """Each catch has a line."""
     rows = [
         {**ROW, "switch": one.switch, "test": f"{one.program} {one.test}", "median_s": None}
         for one in CATCHES
     ]
     lines = written(migrcfaults.STUDIES[0], migrcfaults.runs({**FAULTS, "rows": rows}), tmp_path)
     assert len(lines) == len(CATCHES)
-    assert lines["freeze, kept.freeze"].kernel == "debug k"
-    both = lines["unmap+wp, unmap.in_flight.protect"]
+    both = lines["unmap+wp, unmap.protect.in_flight"]
     assert both.kernel == "torture k" and "fault_unmap, fault_wp" in both.goals[0].text
     assert both.figures == {"caught": 9, "seeds": 10, "clean": 1, "met": 3, "given_s": 30}
 
@@ -90,14 +96,12 @@ def test_fewer_seeds_or_switches_are_not_recorded(
             return KERNEL
 
     done: list[str] = []
-    cleans: list[object] = []
 
-    def one(_kernel: Kernel, catch: Catch, seeds: int, clean: object) -> tuple[Any, Any]:
-        cleans.append(clean)
+    def one(_kernel: Kernel, catch: Catch, seeds: int) -> dict[str, Any]:
         caught = 0 if catch.switch == "cap" else seeds
         test = f"{catch.program} {catch.test}"
         made = {"switch": catch.switch, "test": test, "seeds": seeds, "caught": caught}
-        return {**ROW, **made}, {"passed": True}
+        return {**ROW, **made}
 
     for name in {catch.program for catch in CATCHES}:
         (tmp_path / name).write_text("")
@@ -112,8 +116,6 @@ def test_fewer_seeds_or_switches_are_not_recorded(
     # One that was not caught is no failed check, but no success either.
     assert not study.run(parsed(study)) and done == ["migrc-faults"]
     assert "missed: cap, limit.cap" in capsys.readouterr().out
-    # Those with the same test share its clean run.
-    assert any(clean == {"passed": True} for clean in cleans)
 
 
 def _names(source: str) -> set[str]:
@@ -130,7 +132,7 @@ def _names(source: str) -> set[str]:
 
 def test_each_selftest_fails_or_it_is_told_why_not() -> None:
     """None is without a switch, and those without are told from those that were forgotten."""
-    directory = cache.PROJECT / "linux/migrc/files/tools/testing/selftests/migrc"
+    directory = cache.PROJECT / SELFTESTS
     sources = {path.stem: path.read_text() for path in directory.glob("*_test.c")}
     assert set(sources) == set(PROGRAMS)
     there = {(name, test) for name, source in sources.items() for test in _names(source)}
@@ -148,19 +150,14 @@ def test_switches_are_set_one_by_one_or_together() -> None:
     assert f"echo N > {SWITCHES}/check" in both
     assert f"echo Y > {SWITCHES}/check" in migrcfaults.only(None)
     # Each is one that the kernel has.
-    kernel = (cache.PROJECT / "linux/migrc/files/mm/migrc/debug.c").read_text()
-    assert set(re.findall(r'= "fault_(\w+)",', kernel)) == SET_BY_CATCHES
+    assert RULES == SET_BY_CATCHES
 
 
-def test_each_switch_has_a_counter() -> None:
-    shown = (cache.PROJECT / "linux/migrc/files/mm/migrc/sysfs.c").read_text()
-    assert set(migrcfaults.COUNTERS) == SET_BY_CATCHES
-    kept = agent.counter_names(manifest.counters())
-    assert all(
-        kept.match(name) and f'"{name} "' in shown
-        for name in migrcfaults.COUNTERS.values()
-        if name != "pgmigrate_success"
-    )
-    before = "nr_free_pages 9\nmigrc_force_wp 5\nmigrc_flush 1\n"
-    after = "nr_free_pages 8\nmigrc_force_wp 7\nmigrc_flush 1\n"
-    assert migrcfaults.grown(before, after) == {"migrc_force_wp": 2, "migrc_flush": 0}
+def test_each_rule_has_a_counter() -> None:
+    """Of the kernel's, which the selftests read, too."""
+    knobs = (cache.PROJECT / SELFTESTS / "knobs.c").read_text()
+    assert set(re.findall(r'"met_(\w+)"', knobs)) == RULES
+    assert {catch.counter for catch in CATCHES} <= {f"met_{rule}" for rule in RULES}
+    before = "met_wp 5\nmet_swap 1\n"
+    after = "met_wp 7\nmet_swap 1\n"
+    assert migrcfaults.grown(before, after) == {"met_wp": 2, "met_swap": 0}

@@ -186,9 +186,9 @@ def test_some_of_the_models_are_not_recorded(
     monkeypatch.setattr(
         models, "verify", lambda model, define: models.Outcome(**outcome(define, model=model.name))
     )
-    assert STUDY.run(parsed(STUDY, "scanswitch"))
+    assert STUDY.run(parsed(STUDY, "switch"))
     assert finish.PART in capsys.readouterr().out and not recorded
-    monkeypatch.setattr(models, "load_all", lambda: [MODELS["scanswitch"]])
+    monkeypatch.setattr(models, "load_all", lambda: [MODELS["switch"]])
     assert STUDY.run(parsed(STUDY)) and recorded == [1]
 
 

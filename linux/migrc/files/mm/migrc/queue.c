@@ -2,470 +2,261 @@
 /*
  * MIGRC: the sources of migrations, kept until no TLB points to them.
  *
- * A source whose flush was deferred (defer.c) is not freed when its contents have moved.  It
- * waits here, held by the reference that migration took when it isolated the page, off the
- * LRU, mapped nowhere.  Each drain flushes the CPUs that may have entries of any source,
- * and frees all sources, of all nodes.  A flush that reclaim or migration owes for other
- * pages serves as well, if it goes to all these CPUs anyway.  Who owes it has folios locked for
- * which others wait, so a worker frees the sources then.
+ * A source whose flush was deferred (defer.c) is not freed when its contents have moved.  It waits
+ * here, off the LRU and mapped nowhere, held by the reference of migration.  A drain flushes all
+ * CPUs that may have an entry of any source, and frees all sources.
  *
- * The rule: a source is freed after a flush that has *completed* on each CPU which had an
- * entry, and which began after the PTE was cleared.
+ * The rule: a source is freed after a flush that has *completed* on each CPU which had an entry,
+ * and which began after the PTE was cleared.
  *
- * - migrc_publish() adds the CPUs of the address space when the PTE is cleared; the source
- *   is queued later, when it has moved.  So a drain that takes the CPUs in between does
- *   not free the source, and one that frees it has flushed its CPUs, itself or an earlier
- *   one, which has completed because of migrc_flush_mutex.
- * - Numbers of deferrals are given under migrc_lock together with the CPUs.  So a drain that
- *   takes the CPUs when the last number is n has flushed all deferrals up to n when it is
- *   done, and says so in migrc_done.  Drains do not overlap, so migrc_done only grows and
- *   never runs ahead of one that is still flushing.
+ * - migrc_publish() adds the CPUs of the address space when the PTE is cleared; the source is
+ *   queued later, when it has moved.  A drain that takes the CPUs in between does not free the
+ *   source; one that frees it has flushed its CPUs, itself or an earlier one, which has completed
+ *   because of migrc_mutex.
+ * - Deferrals are numbered under migrc_lock together with their CPUs.  So a drain that takes the
+ *   CPUs when the last number is n has flushed all deferrals up to n when it says so in migrc_done.
+ *   Drains do not overlap: migrc_done only grows, and never runs ahead of a flush.
  *
- * Memory that waits here is missing on the node that it is to relieve.  So it is bounded, by
- * age and by number, to which what is flushed and not yet freed counts (each migration may
- * exceed it by the batch that it is queueing, and as many again may be queued while a drain
- * is under way); it is not counted as free; kswapd, before it looks whether the node is
- * balanced, drains if that would balance it, if there is nearly nothing free, and before it
- * counts a failure; allocations that are not costly drain before they reclaim, and all before
- * somebody is killed; and everybody who wants certain page frames does so in
- * lru_add_drain_all(), alloc_contig_range(), memory_failure() and soft_offline_page().
+ * What waits is missing on the node that is to be relieved.  So a node holds at most 1/256 of its
+ * pages (at least 512, at most 4,096; batches under way, of at most 512 each, may exceed that), for
+ * at most 100 ms.  The batch that reaches the limit drains.  The kernel drains, too, where it
+ * empties the LRU caches, takes a frame out of use, and is about to kill for lack of memory.
  *
- * With plain folio_put() it does not matter who else holds a reference to a source (somebody
- * who walks page frames, say): it is freed when the last one is gone.
+ * A list that owes a flush takes along what the whole machine has deferred (migrc_flush_owed()):
+ * the sources cost no flush of their own then.  The flush goes to more CPUs, each of which would
+ * have been flushed later.
+ *
+ * Cost: per deferral one lock of the machine, held for some stores; per drain one flush and a mutex
+ * that is held for that and for freeing.  Memory: the limit, and 40 KiB for marks.
  */
 
+#include <linux/atomic.h>
 #include <linux/cpumask.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
-#include <linux/suspend.h>
 #include <linux/swap.h>
+#include <linux/tier.h>
 #include <linux/workqueue.h>
 #include <asm/tlbbatch.h>
 #include <asm/tlbflush.h>
 
-#include "debug.h"
+#include "../internal.h"
 #include "migrc.h"
-
-#define CREATE_TRACE_POINTS
-#include <trace/events/migrc.h>
 
 DEFINE_SPINLOCK(migrc_lock);
 u64 migrc_seq;
 u64 migrc_done;
 
-/* Limits, set in sysfs.c */
-unsigned int migrc_max_pages = MIGRC_DEFAULT_MAX_PAGES;		/* per node */
-unsigned int migrc_max_age_ms = MIGRC_DEFAULT_MAX_AGE_MS;
+/* One drain at a time, from taking the CPUs until the sources are free.  Outside migrc_lock. */
+static DEFINE_MUTEX(migrc_mutex);
 
-/* One drain at a time, from taking the CPUs until migrc_done is set.  Outside migrc_lock. */
-static DEFINE_MUTEX(migrc_flush_mutex);
-
-/*
- * Under migrc_lock: CPUs to be flushed, and sources, with their number by node, and the
- * number of those in all that are not freed yet
- */
+/* Under migrc_lock: CPUs to be flushed, and sources */
 static struct arch_tlbflush_unmap_batch migrc_cpus;
 static LIST_HEAD(migrc_sources);
-static LIST_HEAD(migrc_flushed);	/* sources that no TLB has any more */
-static unsigned int migrc_nr[MAX_NUMNODES];		/* of migrc_sources */
-static unsigned int migrc_nr_flushed[MAX_NUMNODES];	/* of migrc_flushed */
-static unsigned int migrc_nr_all;
 
-/* Under migrc_flush_mutex: the CPUs that are being flushed */
+/* Pages that were queued and are not freed yet, by node and in all */
+static atomic_t migrc_nr[MAX_NUMNODES];
+static atomic_t migrc_nr_all;
+
+/* Under migrc_mutex: the CPUs that are being flushed */
 static struct arch_tlbflush_unmap_batch migrc_flushing;
 
-static void migrc_age_fn(struct work_struct *work);
+static void migrc_age_fn(struct work_struct *work)
+{
+	migrc_flush_all();
+}
+
 static DECLARE_DELAYED_WORK(migrc_age_work, migrc_age_fn);
-static void migrc_release_flushed(void);
-static void migrc_release_fn(struct work_struct *work);
-static DECLARE_WORK(migrc_release_work, migrc_release_fn);
+
+static bool migrc_full(int nid)
+{
+	unsigned int max = migrc_max_pages ? : clamp(node_present_pages(nid) / MIGRC_SHARE,
+						     MIGRC_MIN_PAGES, MIGRC_MAX_PAGES);
+
+	return atomic_read(&migrc_nr[nid]) >= max;
+}
 
 /**
  * migrc_publish - note whose TLBs have entries that are to be flushed
- * @mm: address space of a PTE that has been cleared
+ * @mm:		address space of a PTE that has been cleared
+ * @nid:	node of the page
+ * @address:	of the PTE
  *
- * Context: under migrc_lock and the page-table lock.
- * Return: number of the deferral.
+ * Context: under the page-table lock.
+ * Return: whether the flush may wait; if not, nothing was noted.
  */
-u64 migrc_publish(struct mm_struct *mm)
+bool migrc_publish(struct mm_struct *mm, int nid, unsigned long address)
 {
-	lockdep_assert_held(&migrc_lock);
+	u64 seq;
 
-	if (!migrc_fault(UNMASKED))
-		cpumask_or(&migrc_cpus.cpumask, &migrc_cpus.cpumask, mm_cpumask(mm));
-	return ++migrc_seq;
+	if (migrc_rule(MIGRC_CAP, migrc_full(nid)))
+		return false;
+	spin_lock(&migrc_lock);
+	seq = migrc_mark_set(mm);
+	/*
+	 * It has a full barrier (tlb_gen): the PTE is cleared before, and mm_cpumask is read
+	 * after.  A CPU that is not in mm_cpumask yet sees both when it switches in.
+	 */
+	if (seq && migrc_obeyed(MIGRC_UNMASKED))
+		arch_tlbbatch_add_pending(&migrc_cpus, mm, address);
+	spin_unlock(&migrc_lock);
+	return seq;
 }
 
-/* Sources of a node that a drain would free, or a worker is going to */
-static unsigned int migrc_nr_node(int nid)
+static void migrc_count(int nid, int nr)
 {
-	return READ_ONCE(migrc_nr[nid]) + READ_ONCE(migrc_nr_flushed[nid]);
+	atomic_add(nr, &migrc_nr[nid]);
+	atomic_add(nr, &migrc_nr_all);
+}
+
+static void migrc_free(struct list_head *sources)
+{
+	struct folio *src, *next;
+
+	list_for_each_entry_safe(src, next, sources, lru) {
+		int nr = folio_nr_pages(src), nid = folio_nid(src);
+
+		list_del(&src->lru);
+		migrc_check_freed(src);
+		folio_put(src);
+		migrc_count(nid, -nr);
+	}
+}
+
+/*
+ * Flush what was published, with what the task owes, and free what was queued.  Drops migrc_mutex,
+ * and calls no function that sleeps before: other drains wait for the mutex.
+ */
+static void __migrc_flush_all(bool owed)
+{
+	struct arch_tlbflush_unmap_batch *ubc = &current->tlb_ubc.arch;
+	LIST_HEAD(sources);
+	u64 seq;
+
+	/* The age counts from the next batch.  A batch that is not taken below arms after this. */
+	cancel_delayed_work(&migrc_age_work);
+	spin_lock(&migrc_lock);
+	seq = migrc_seq;
+	list_splice_init(&migrc_sources, &sources);
+	migrc_flushing = migrc_cpus;
+	cpumask_clear(&migrc_cpus.cpumask);
+	spin_unlock(&migrc_lock);
+
+	/* Both return when all CPUs have flushed. */
+	if (owed) {
+		cpumask_or(&ubc->cpumask, &ubc->cpumask, &migrc_flushing.cpumask);
+		try_to_unmap_flush();
+		count_migrc(merged, 1);
+	} else if (seq != migrc_done) {
+		tier_count_cpus_flush(TIER_FLUSH_DEFERRAL, &migrc_flushing.cpumask);
+		arch_tlbbatch_flush(&migrc_flushing);
+		count_migrc(flush, 1);
+	}
+	/*
+	 * Release: a task that sees the new number (migrc_mark_pending()) does what the entries
+	 * forbade, which must not be before the flush.
+	 */
+	smp_store_release(&migrc_done, seq);
+	/* Here, so that the sources are free when another drain returns that has found none. */
+	migrc_free(&sources);
+	mutex_unlock(&migrc_mutex);
+}
+
+/**
+ * migrc_flush_all - flush all CPUs that may have entries of sources, and free these
+ *
+ * When it returns, what had been deferred before is flushed, and what had been queued is free.
+ *
+ * Context: may sleep, but does not allocate memory.
+ */
+void migrc_flush_all(void)
+{
+	mutex_lock(&migrc_mutex);
+	__migrc_flush_all(false);
+}
+
+/**
+ * migrc_flush_owed - as migrc_flush_all(), with what the task owes (try_to_unmap_flush())
+ *
+ * Waits for no other drain: the task has folios locked, for which others wait.
+ *
+ * Context: process.
+ * Return: whether it was done.
+ */
+bool migrc_flush_owed(void)
+{
+	if (!mutex_trylock(&migrc_mutex))
+		return false;
+	__migrc_flush_all(true);
+	return true;
+}
+
+/**
+ * __migrc_drain - see migrc_drain()
+ * @rule: that asks for it
+ *
+ * Context: may sleep.
+ * Return: whether there were any sources.
+ */
+bool __migrc_drain(enum migrc_rule rule)
+{
+	if (!migrc_rule(rule, atomic_read(&migrc_nr_all)))
+		return false;
+	migrc_flush_all();
+	/* Watermarks do not count what is on the free lists of a CPU. */
+	if (rule == MIGRC_OOM)
+		drain_all_pages(NULL);
+	return true;
 }
 
 /**
  * migrc_queue - keep the sources of a batch until they are flushed
  * @sources: linked by folio->lru; empty afterwards
  *
+ * Also if there are none, what was deferred is flushed in time: the mark of a migration that has
+ * failed is in others' way.
+ *
  * Context: may sleep.
  */
 void migrc_queue(struct list_head *sources)
 {
-	struct folio *src, *next;
-	unsigned int nr = 0;
-	bool full = false, late = false;
-
-	if (migrc_fault(RELEASE)) {
-		list_for_each_entry_safe(src, next, sources, lru) {
-			list_del(&src->lru);
-			folio_put(src);
-			count_migrc(deferred, 1);
-		}
-		return;
-	}
+	struct folio *src;
+	bool full = false;
 
 	list_for_each_entry(src, sources, lru) {
 		migrc_check_queued(src);
-		nr++;
+		migrc_count(folio_nid(src), folio_nr_pages(src));
+		count_migrc(deferred, folio_nr_pages(src));
+		full |= migrc_full(folio_nid(src));
 	}
-
+	if (!migrc_obeyed(MIGRC_RELEASE))
+		migrc_free(sources);
 	spin_lock(&migrc_lock);
-	list_for_each_entry_safe(src, next, sources, lru) {
-		int nid = folio_nid(src);
-
-		list_move_tail(&src->lru, &migrc_sources);
-		if (++migrc_nr[nid] >= READ_ONCE(migrc_max_pages))
-			full = true;
-		else if (migrc_nr_node(nid) >= READ_ONCE(migrc_max_pages))
-			late = true;
-	}
-	WRITE_ONCE(migrc_nr_all, migrc_nr_all + nr);
+	list_splice_tail_init(sources, &migrc_sources);
 	spin_unlock(&migrc_lock);
 
-	count_migrc(deferred, nr);
-	trace_migrc_queue(nr, READ_ONCE(migrc_nr_all));
+	/* A work that is queued already is queued for an older batch. */
+	if (migrc_obeyed(MIGRC_AGE))
+		queue_delayed_work(mm_percpu_wq, &migrc_age_work, msecs_to_jiffies(migrc_age_ms));
 	/*
-	 * Who disables the LRU caches wants page frames, and drains afterwards.  Either the
-	 * drain sees what was queued above, or this sees that they are disabled: a barrier
+	 * A task that disables the LRU caches wants page frames, and drains afterwards.  Either
+	 * that drain sees what was queued above, or this sees that they are disabled: a barrier
 	 * here, and in lru_cache_disable() synchronize_rcu_expedited().
 	 */
 	smp_mb();
-	if (lru_cache_disabled() && !migrc_defer_syscalls() && !migrc_fault(ISOLATE))
-		migrc_flush_all(MIGRC_DRAIN_ISOLATE);
-	else if (full && !migrc_fault(CAP))
-		migrc_flush_all(MIGRC_DRAIN_CAP);
-	else if (late)
-		/* The worker's work: it costs no flush. */
-		migrc_release_flushed();
+	if (migrc_rule(MIGRC_CAP, full) ||
+	    migrc_rule(MIGRC_ISOLATE, lru_cache_disabled() && !migrc_defer_syscalls))
+		migrc_flush_all();
 }
 
 /**
- * migrc_arm - see to it that what was deferred is flushed in time
- *
- * Does nothing if the timer runs: the age is that of the oldest.
- *
- * Context: any.
- */
-void migrc_arm(void)
-{
-	if (READ_ONCE(migrc_seq) != READ_ONCE(migrc_done) || READ_ONCE(migrc_nr_all))
-		queue_delayed_work(system_unbound_wq, &migrc_age_work,
-				   msecs_to_jiffies(READ_ONCE(migrc_max_age_ms)));
-}
-
-/**
- * migrc_limits_changed - what is kept now is released, so that the new limits hold
- *
- * Context: any.
- */
-void migrc_limits_changed(void)
-{
-	/* At once, and not when the old limit says so */
-	mod_delayed_work(system_unbound_wq, &migrc_age_work, 0);
-}
-
-/*
- * The age counts from the next batch.  One that has armed in vain, as the timer was running,
- * has deferred before: that is looked at after the timer was stopped.
- */
-static void migrc_restart_age(void)
-{
-	cancel_delayed_work(&migrc_age_work);
-	migrc_arm();
-}
-
-static void migrc_release(struct list_head *sources, enum migrc_reason reason)
-{
-	struct folio *src, *next;
-	unsigned int nr = 0;
-
-	migrate_disable();
-	list_for_each_entry_safe(src, next, sources, lru) {
-		list_del(&src->lru);
-		migrc_check_released(src);
-		folio_put(src);
-		nr++;
-		if (!(nr % SWAP_CLUSTER_MAX))
-			cond_resched();
-	}
-	/*
-	 * So far they are on the free lists of this CPU, which do not count as free.  Allocations
-	 * would fail, and find nothing here to wait for.  Who isolates page frames empties these
-	 * lists himself, if it matters to him; for a few pages it is not worth it, as
-	 * migrate_pages(2) comes here with each call.
-	 */
-	if ((nr > SWAP_CLUSTER_MAX || reason != MIGRC_DRAIN_ISOLATE) && !migrc_fault(SPILL))
-		drain_local_pages(NULL);
-	migrate_enable();
-	spin_lock(&migrc_lock);
-	WRITE_ONCE(migrc_nr_all, migrc_nr_all - nr);
-	spin_unlock(&migrc_lock);
-	count_migrc(drained[reason], nr);
-	trace_migrc_drain(reason, nr);
-	migrc_restart_age();
-}
-
-/* Under migrc_lock: what is flushed already is about to be freed */
-static void migrc_take_flushed(struct list_head *sources)
-{
-	list_splice_init(&migrc_flushed, sources);
-	memset(migrc_nr_flushed, 0, sizeof(migrc_nr_flushed));
-}
-
-/*
- * Under migrc_flush_mutex.  With @owed these CPUs are flushed, and serve if that leaves out
- * none that has to be; sources are left to migrc_release_fn().  Returns whether anything was
- * done.
- */
-static bool migrc_flush_locked(enum migrc_reason reason, struct arch_tlbflush_unmap_batch *owed)
-{
-	LIST_HEAD(sources);
-	u64 seq;
-
-	spin_lock(&migrc_lock);
-	seq = migrc_seq;
-	if (owed) {
-		/* One lot at a time waits for the worker. */
-		if (seq == migrc_done || !list_empty(&migrc_flushed) ||
-		    (!cpumask_subset(&migrc_cpus.cpumask, &owed->cpumask) &&
-		     !migrc_fault(ALONG)))
-			goto nothing;
-		migrc_flushing = *owed;
-		memcpy(migrc_nr_flushed, migrc_nr, sizeof(migrc_nr));
-	} else {
-		/* Somebody else may have been faster. */
-		if (seq == migrc_done && list_empty(&migrc_sources) && list_empty(&migrc_flushed))
-			goto nothing;
-		migrc_flushing = migrc_cpus;
-		migrc_take_flushed(&sources);
-	}
-	cpumask_clear(&migrc_cpus.cpumask);
-	list_splice_init(&migrc_sources, &sources);
-	memset(migrc_nr, 0, sizeof(migrc_nr));
-	spin_unlock(&migrc_lock);
-
-	if (seq != migrc_done) {
-		/* Returns when all of them have flushed. */
-		arch_tlbbatch_flush(&migrc_flushing);
-		if (!owed)
-			count_migrc(flushed, 1);
-
-		/*
-		 * Release: who sees the new number (migrc_mark_pending()) may do what the
-		 * entries forbade, which must not be before the flush.
-		 */
-		smp_store_release(&migrc_done, seq);
-	}
-	if (!owed) {
-		migrc_release(&sources, reason);
-	} else if (list_empty(&sources)) {
-		migrc_restart_age();
-	} else {
-		spin_lock(&migrc_lock);
-		list_splice(&sources, &migrc_flushed);
-		spin_unlock(&migrc_lock);
-		queue_work(system_unbound_wq, &migrc_release_work);
-	}
-	return true;
-nothing:
-	spin_unlock(&migrc_lock);
-	return false;
-}
-
-/* What was flushed along with other pages */
-static void migrc_release_flushed(void)
-{
-	LIST_HEAD(sources);
-
-	mutex_lock(&migrc_flush_mutex);
-	spin_lock(&migrc_lock);
-	migrc_take_flushed(&sources);
-	spin_unlock(&migrc_lock);
-	/* Somebody else may have been faster. */
-	if (!list_empty(&sources))
-		migrc_release(&sources, MIGRC_DRAIN_ALONG);
-	mutex_unlock(&migrc_flush_mutex);
-}
-
-static void migrc_release_fn(struct work_struct *work)
-{
-	migrc_release_flushed();
-}
-
-/**
- * migrc_flush_all - flush all CPUs that may have entries of sources, and free these
- * @reason: for the statistics
- *
- * When it returns, everything that had been deferred or queued before is flushed, or freed.
- *
- * Context: may sleep, but does not allocate memory, so that reclaim may wait for it.
- */
-void migrc_flush_all(enum migrc_reason reason)
-{
-	mutex_lock(&migrc_flush_mutex);
-	migrc_flush_locked(reason, NULL);
-	mutex_unlock(&migrc_flush_mutex);
-}
-
-/**
- * __migrc_flush_along - see migrc_flush_along()
- * @owed: CPUs that are to be flushed
- *
- * Waits for nobody: this is no more than a chance.  Who has the mutex may be about to decline
- * as well; the limits hold all the same.
- *
- * Context: process.
- * Return: whether @owed, and all that was deferred, has been flushed.
- */
-bool __migrc_flush_along(struct arch_tlbflush_unmap_batch *owed)
-{
-	bool done;
-
-	if (READ_ONCE(migrc_seq) == READ_ONCE(migrc_done) || !mutex_trylock(&migrc_flush_mutex))
-		return false;
-	done = migrc_flush_locked(MIGRC_DRAIN_ALONG, owed);
-	mutex_unlock(&migrc_flush_mutex);
-	if (done)
-		cpumask_clear(&owed->cpumask);
-	return done;
-}
-
-/**
- * __migrc_drain - see migrc_drain()
- * @reason: for the statistics
- *
- * Context: may sleep.
- * Return: whether there were any sources, also if somebody else released them meanwhile.
- */
-bool __migrc_drain(enum migrc_reason reason)
-{
-	/*
-	 * Not 0 until they count as free (or some of them wait on a CPU's free lists, see
-	 * migrc_release()), so this waits for a drain that is under way.
-	 */
-	if (!READ_ONCE(migrc_nr_all) || migrc_fault_drain(reason))
-		return false;
-	/* kswapd need not: it has other things to do, and will look again. */
-	if (!current_is_kswapd())
-		mutex_lock(&migrc_flush_mutex);
-	else if (!mutex_trylock(&migrc_flush_mutex))
-		return false;
-	migrc_flush_locked(reason, NULL);
-	mutex_unlock(&migrc_flush_mutex);
-	return true;
-}
-
-/**
- * __migrc_drain_node - see migrc_drain_node()
- * @nid: node
- *
- * Here kswapd waits: it has found nothing else to do.
- *
- * Context: may sleep.
- * Return: whether there were any sources of the node, but for those that somebody else was
- * releasing already.
- */
-bool __migrc_drain_node(int nid)
-{
-	bool found;
-
-	if (!READ_ONCE(migrc_nr_all) || migrc_fault_drain(MIGRC_DRAIN_PRESSURE))
-		return false;
-	mutex_lock(&migrc_flush_mutex);
-	found = migrc_nr_node(nid);
-	migrc_flush_locked(MIGRC_DRAIN_PRESSURE, NULL);
-	mutex_unlock(&migrc_flush_mutex);
-	return found;
-}
-
-/**
- * __migrc_relieve - see migrc_relieve()
- * @pgdat:		the node that kswapd works for
- * @order:		of the pages that are wanted
- * @highest_zoneidx:	of the zones that they may come from
- * @promo:		whether there is to be room for promotions
- *
- * While reclaim has more to do anyway, what waits may go on waiting; but not while those who
- * cannot wait find nothing.
- *
- * Context: may sleep.
- */
-void __migrc_relieve(pg_data_t *pgdat, int order, int highest_zoneidx, bool promo)
-{
-	unsigned long nr = migrc_nr_node(pgdat->node_id);
-	bool drain = false;
-	int i;
-
-	if (!nr)
-		return;
-	for (i = 0; i <= highest_zoneidx; i++) {
-		struct zone *zone = pgdat->node_zones + i;
-		unsigned long mark, free;
-
-		if (!managed_zone(zone))
-			continue;
-		mark = promo ? promo_wmark_pages(zone) : high_wmark_pages(zone);
-		free = zone_page_state_snapshot(zone, NR_FREE_PAGES);
-		if (__zone_watermark_ok(zone, order, mark, highest_zoneidx, 0, free))
-			return;
-		/* Who lacks large pages has all that may become one. */
-		drain |= __zone_watermark_ok(zone, 0, mark, highest_zoneidx, 0, free + nr) ||
-			 !__zone_watermark_ok(zone, 0, min_wmark_pages(zone), highest_zoneidx, 0,
-					      free);
-	}
-	if (drain)
-		__migrc_drain(MIGRC_DRAIN_PRESSURE);
-}
-
-static void migrc_age_fn(struct work_struct *work)
-{
-	/* Also if nothing is kept: a mark of a migration that failed is in others' way. */
-	if (!migrc_fault(AGE))
-		migrc_flush_all(MIGRC_DRAIN_AGE);
-}
-
-/**
- * migrc_nr_pending - how many sources wait
+ * migrc_nr_pending - how many pages are kept
  *
  * Context: any.
  * Return: number of pages.
  */
 unsigned int migrc_nr_pending(void)
 {
-	return READ_ONCE(migrc_nr_all);
+	return atomic_read(&migrc_nr_all);
 }
-
-static int migrc_pm_notify(struct notifier_block *nb, unsigned long action, void *data)
-{
-	if ((action == PM_HIBERNATION_PREPARE || action == PM_SUSPEND_PREPARE) &&
-	    !migrc_fault(FREEZE))
-		migrc_drain(MIGRC_DRAIN_FREEZE);
-	return NOTIFY_OK;
-}
-
-static int __init migrc_queue_init(void)
-{
-	pm_notifier(migrc_pm_notify, 0);
-	return 0;
-}
-subsys_initcall(migrc_queue_init);

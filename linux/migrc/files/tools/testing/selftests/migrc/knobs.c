@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Files that hold one value, see knobs.h. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+/* Files that hold one value, see migrc.h. */
 #include "../kselftest.h"
 
-#include "knobs.h"
-
-#define MAX_CHANGED	64
+#include "migrc.h"
 
 /* Shared with the processes that run the tests */
 struct changed {
@@ -20,23 +10,32 @@ struct changed {
 	struct {
 		char path[112];
 		char value[80];
-	} files[MAX_CHANGED];
+	} files[32];
 };
 
 static struct changed *changed;
 static pid_t keeper;
 
+static const char * const names[] = {
+	"migrc_deferred", "migrc_flush", "migrc_forced", "migrc_merged", "migrc_backoff",
+	"met_wp", "met_swap", "met_gup", "met_unmap", "met_write", "met_pending", "met_fork",
+	"met_file", "met_release", "met_unmasked", "met_early", "met_merge", "met_marks",
+	"met_reason", "met_isolate", "met_failure", "met_oom", "met_off", "met_cap", "met_age",
+	"met_backoff",
+};
+
+static long begun[ARRAY_SIZE(names)];
+
 int write_file(const char *path, const char *text)
 {
 	ssize_t len = strlen(text), n;
 	int fd = open(path, O_WRONLY);
-	int err = 0;
+	int err;
 
 	if (fd < 0)
 		return -errno;
 	n = write(fd, text, len);
-	if (n != len)
-		err = n < 0 ? -errno : -EIO;
+	err = n == len ? 0 : n < 0 ? -errno : -EIO;
 	close(fd);
 	return err;
 }
@@ -57,18 +56,6 @@ bool read_file(const char *path, char *buf, size_t size)
 	return true;
 }
 
-long read_number(const char *path)
-{
-	char buf[32];
-
-	return read_file(path, buf, sizeof(buf)) ? strtol(buf, NULL, 0) : -1;
-}
-
-bool exists(const char *path)
-{
-	return !access(path, F_OK);
-}
-
 static void put_back(void)
 {
 	if (getpid() != keeper)
@@ -79,29 +66,35 @@ static void put_back(void)
 	}
 }
 
-void keep_settings(void)
+/* What set() changes from now on, in any process, is put back when the program ends. */
+static void __attribute__((constructor)) keep_settings(void)
 {
-	changed = mmap(NULL, sizeof(*changed), PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (changed == MAP_FAILED) {
-		changed = NULL;
-		return;
-	}
+	changed = shared_alloc(sizeof(*changed));
+	if (!changed)
+		exit(KSFT_FAIL);
 	keeper = getpid();
 	atexit(put_back);
 }
 
-int set(const char *path, const char *value)
+static int find_changed(const char *path)
 {
-	char old[128], *word = old;
 	int i;
 
-	for (i = 0; changed && i < changed->nr; i++)
-		if (!strcmp(changed->files[i].path, path))
-			return write_file(path, value);
-	if (!changed || i == MAX_CHANGED || !read_file(path, old, sizeof(old)))
+	for (i = 0; i < changed->nr && strcmp(changed->files[i].path, path); i++)
+		;
+	return i;
+}
+
+int set(const char *path, const char *value)
+{
+	int i = find_changed(path);
+	char old[128], *word = old;
+
+	if (i < changed->nr)
+		return write_file(path, value);
+	if (i == ARRAY_SIZE(changed->files) || !read_file(path, old, sizeof(old)))
 		return -ENOENT;
-	/* "always [madvise] never" -> what is in brackets */
+	/* "always [madvise] never" -> the word in brackets */
 	if (strchr(old, '[')) {
 		word = strchr(old, '[') + 1;
 		word[strcspn(word, "]")] = '\0';
@@ -112,70 +105,46 @@ int set(const char *path, const char *value)
 	return write_file(path, value);
 }
 
-/* Calls @row for each row; ends when it returns false. */
-static void each_row(bool (*row)(void *arg, const char *name, long value), void *arg)
+bool unset(const char *path)
 {
-	char line[128], name[64];
-	FILE *f = fopen("/proc/vmstat", "r");
-	long value;
+	int i = find_changed(path);
 
-	if (!f)
-		return;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %ld", name, &value) == 2 && !row(arg, name, value))
-			break;
-	fclose(f);
-}
-
-struct wanted {
-	const char *name;
-	long value;
-};
-
-static bool is_wanted(void *arg, const char *name, long value)
-{
-	struct wanted *wanted = arg;
-
-	if (strcmp(name, wanted->name))
-		return true;
-	wanted->value = value;
-	return false;
+	return i < changed->nr && !write_file(path, changed->files[i].value);
 }
 
 long counter(const char *name)
 {
-	struct wanted wanted = { name, -1 };
+	char line[128], row[64];
+	long value = -1, found;
+	FILE *f;
 
-	each_row(is_wanted, &wanted);
-	return wanted.value;
+	if (!strncmp(name, "met_", 4)) {
+		snprintf(row, sizeof(row), MIGRC_DEBUG "%s", name);
+		return read_file(row, line, sizeof(line)) ? strtol(line, NULL, 0) : -1;
+	}
+	f = fopen("/proc/vmstat", "r");
+	while (f && value < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %ld", row, &found) == 2 && !strcmp(row, name))
+			value = found;
+	if (f)
+		fclose(f);
+	return value;
 }
 
-static bool add_row(void *arg, const char *name, long value)
+void counters_begin(void)
 {
-	struct counters *counters = arg;
+	unsigned long i;
 
-	if (strncmp(name, "migrc_", 6))
-		return true;
-	if (counters->nr == ARRAY_SIZE(counters->rows))
-		return false;
-	snprintf(counters->rows[counters->nr].name, sizeof(counters->rows[0].name), "%.27s", name);
-	counters->rows[counters->nr++].value = value;
-	return true;
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		begun[i] = counter(names[i]);
 }
 
-void counters_read(struct counters *counters)
+long risen(const char *name)
 {
-	memset(counters, 0, sizeof(*counters));
-	each_row(add_row, counters);
-}
+	unsigned long i;
 
-long counter_since(const struct counters *before, const char *name)
-{
-	long now = counter(name);
-	int i;
-
-	for (i = 0; i < before->nr; i++)
-		if (!strcmp(before->rows[i].name, name))
-			return now - before->rows[i].value;
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strcmp(names[i], name) && begun[i] >= 0)
+			return counter(name) - begun[i];
 	return -1;
 }

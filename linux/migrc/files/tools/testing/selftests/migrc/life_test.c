@@ -1,407 +1,163 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The page frame that a page was migrated from must not be used again while a TLB still has
- * it.  So after each migration its frame is asked for, and filled with something else.
+ * The page frame that a page was migrated from must not be used again while a TLB still has it.  So
+ * after each migration its frame is asked for, and filled with something else.
  *
- * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
- *
- *   keep	fault_release
- *   drain	fault_unmasked
- *   mixed	fault_mixed
- *   along	fault_along
+ *   life	keep must fail while fault_release is set, drain while fault_unmasked is, and merge
+ *		while fault_merge is
+ *   kept	frames that are wanted are given back: again must fail while fault_isolate is set,
+ *		memory_failure while fault_failure is
  */
-#include <signal.h>
-#include <sys/ioctl.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
-#include <linux/mempolicy.h>
-#include <linux/userfaultfd.h>
-
 #include "../kselftest_harness.h"
 
-#include "scene.h"
+#include "migrc.h"
 
-#define RUBBISH		0x5c5c5c5c5c5c5c5cULL
 /* More than a per-CPU list of free pages gives back out of turn */
 #define NR_RUBBISH	256UL
 
-struct life {
-	struct scene scene;
-	char *area, *rubbish;
-	unsigned long again;	/* so often the frame was found among the new ones */
-};
-
-FIXTURE(life)
-{
-	struct life data;
-};
-
-FIXTURE_SETUP(life)
-{
-	const char *lacks = scene_begin(&self->data.scene, 2);
-
-	if (lacks)
-		SKIP(return, "%s", lacks);
-	self->data.area = map_area(HUGE);
-	ASSERT_TRUE(self->data.area && place(self->data.area, PAGE, slow));
-	spot_show(self->data.scene.crew, 0, self->data.area);
-}
-
-FIXTURE_TEARDOWN(life)
-{
-	scene_end(&self->data.scene);
-}
-
-/*
- * Take pages of the node, and fill them; drop_rubbish() gives them back, which flushes.  Was
- * the frame among them?
- */
-static bool scribble(struct life *self, int nid, uint64_t pfn)
+/* Take pages of the node, and fill them until the readers have looked.  Was the frame there? */
+static bool scribble(struct crew *crew, int nid, uint64_t pfn)
 {
 	unsigned long mask = 1UL << nid;
 	bool found = false;
-	size_t i, k;
+	size_t i;
 	char *p;
 
 	p = mmap(NULL, NR_RUBBISH * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		 -1, 0);
-	self->rubbish = p == MAP_FAILED ? NULL : p;
-	if (!self->rubbish || syscall(__NR_mbind, p, NR_RUBBISH * PAGE, MPOL_BIND, &mask, 65UL, 0))
+	if (p == MAP_FAILED || syscall(__NR_mbind, p, NR_RUBBISH * PAGE, MPOL_BIND, &mask, 65UL, 0))
 		return false;
-	for (i = 0; i < NR_RUBBISH; i++) {
-		for (k = 0; k < PAGE; k += sizeof(uint64_t))
-			*(uint64_t *)(p + i * PAGE + k) = RUBBISH;
+	memset(p, 0x5c, NR_RUBBISH * PAGE);
+	for (i = 0; i < NR_RUBBISH; i++)
 		found |= pfn_of(p + i * PAGE) == pfn;
-	}
-	self->again += found;
+	crew_settle(crew);
+	munmap(p, NR_RUBBISH * PAGE);
 	return found;
 }
 
-static void drop_rubbish(struct life *self)
+#define PAGE_FIXTURE life
+#include "page_fixture.h"
+
+/* The drain may come before the frame is asked for, or only then. */
+static void keep(struct __test_metadata *_metadata, struct scene *scene, char *area, bool drained)
 {
-	if (self->rubbish)
-		munmap(self->rubbish, NR_RUBBISH * PAGE);
-	self->rubbish = NULL;
+	bool again = false;
+
+	scene->missing = drained;
+	while (scene_goes_on(scene)) {
+		uint64_t pfn = pfn_of(area);
+		int nid = node_of(area);
+
+		ASSERT_TRUE(make_read_only(area, PAGE, BY_UFFD));
+		crew_settle(scene->crew);
+		ASSERT_TRUE(move_over(area));
+		if (drained)
+			scene_drain();
+		again = scribble(scene->crew, nid, pfn);
+		if (again && !drained)
+			break;
+		scene->missing -= again;
+		scene_drain();
+		spot_write(scene->crew, 0);
+	}
+	EXPECT_TRUE(scene_ends(scene, "migrc_flush", scene->rounds / 2));
+	EXPECT_TRUE(drained || !again)
+		TH_LOG("a frame is used again before it was flushed");
 }
 
-/* Read-only, moved without a flush; where from? */
-static int move_away(struct life *self, uint64_t *pfn)
-{
-	int nid = node_of(self->area);
-
-	*pfn = pfn_of(self->area);
-	if (nid < 0 || !make_read_only(self->area, PAGE, BY_UFFD) ||
-	    !crew_settle(self->scene.crew) || !move_page(self->area, other_node(nid)))
-		return -1;
-	return nid;
-}
-
-/* Nobody asks for it back: it must stay away from the allocator. */
+/* No task asks for it back: it must stay away from the allocator. */
 TEST_F_TIMEOUT(life, keep, scene_timeout())
 {
-	struct scene *scene = &self->data.scene;
-	uint64_t pfn;
-	int nid;
-
-	while (scene_goes_on(scene)) {
-		nid = move_away(&self->data, &pfn);
-		ASSERT_GE(nid, 0);
-		EXPECT_FALSE(scribble(&self->data, nid, pfn))
-			TH_LOG("frame %#llx is used again before it was flushed",
-			       (unsigned long long)pfn);
-		crew_settle(scene->crew);
-		drop_rubbish(&self->data);
-		scene_drain();
-		spot_write(crew_spot(scene->crew, 0));
-		if (_metadata->exit_code)
-			break;
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
+	keep(_metadata, &self->scene, self->area, false);
 }
 
 /* It is given back, but not before the flush. */
 TEST_F_TIMEOUT(life, drain, scene_timeout())
 {
-	struct scene *scene = &self->data.scene;
-	uint64_t pfn;
-	int nid;
+	keep(_metadata, &self->scene, self->area, true);
+}
 
-	while (scene_goes_on(scene)) {
-		nid = move_away(&self->data, &pfn);
-		ASSERT_GE(nid, 0);
-		scene_drain();
-		scribble(&self->data, nid, pfn);
-		crew_settle(scene->crew);
-		drop_rubbish(&self->data);
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_flush", scene->rounds / 2));
-	if (crew_clean(scene->crew))
-		EXPECT_GE(self->data.again, 1)
-			TH_LOG("no frame was used again: nothing was tested");
+/* Moves the page that is shared, and then its own, which is writable, in one batch */
+static bool move_both(void *shared)
+{
+	static char *own;
+	int nid = other_node(node_of(shared));
+
+	if (!own)
+		own = new_area(PAGE, other_node(nid));
+	if (!own)
+		return false;
+	word_write(own, 1);
+	moves_add(shared, 1, nid);
+	moves_add(own, 1, nid);
+	return moves_do() == 2;
 }
 
 /*
- * A page of two processes, of which one flushes something all the time, so that its PTE is
- * flushed at once and that of the other is not.
+ * A batch defers the flush of a page that the readers have, too, and then owes one for another
+ * page, which goes to other CPUs.
  */
-#define BUSY	(32UL << 20)
-
-static void flush_always(atomic_bool *ready)
+TEST_F_TIMEOUT(life, merge, scene_timeout())
 {
-	char *area = map_area(BUSY);
-	int fd = uffd_open();
+	struct other *other = other_start(move_both, self->area);
+	struct scene *scene = &self->scene;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	pin(1);
-	if (!area || madvise(area, BUSY, MADV_POPULATE_READ) || fd < 0 ||
-	    !uffd_register(fd, area, BUSY, UFFDIO_REGISTER_MODE_WP))
-		_exit(1);
-	atomic_store(ready, true);
-	while (uffd_protect(fd, area, BUSY))
-		;
-	_exit(2);
-}
-
-TEST_F_TIMEOUT(life, mixed, scene_timeout())
-{
-	struct scene *scene = &self->data.scene;
-	atomic_bool *ready = shared_alloc(sizeof(*ready));
-	int nid = slow, status;
-	uint64_t pfn;
-	pid_t pid;
-
-	ASSERT_NE(NULL, ready);
-	pid = fork();
-	if (!pid)
-		flush_always(ready);
-	ASSERT_GT(pid, 0);
-	while (!atomic_load(ready) && !waitpid(pid, &status, WNOHANG))
-		usleep(1000);
-	ASSERT_TRUE(atomic_load(ready));
-	while (scene_goes_on(scene)) {
-		crew_settle(scene->crew);
-		pfn = pfn_of(self->data.area);
-		if (!move_page(self->data.area, other_node(nid)))
-			continue;
-		scribble(&self->data, nid, pfn);
-		crew_settle(scene->crew);
-		drop_rubbish(&self->data);
-		nid = other_node(nid);
-	}
-	ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));
-	kill(pid, SIGKILL);
-	waitpid(pid, &status, 0);
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_skip_pending", 1));
-	shared_free(ready, sizeof(*ready));
-}
-
-/*
- * Flushes that another process owes for its own pages do not go to our CPUs: what is kept
- * here must not be given back by them.
- */
-static void *on_first_cpu(void *unused)
-{
-	pin(0);
-	for (;;)
-		relax();
-	return NULL;
-}
-
-/* In a process of its own, on two CPUs: a page on @slow */
-static char *own_page(char *area)
-{
-	pthread_t thread;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	pin(1);
-	/* With one CPU only, migration would not owe a flush but do it for each page. */
-	if (pthread_create(&thread, NULL, on_first_cpu, NULL))
-		_exit(1);
-	munmap(area, HUGE);
-	area = map_area(HUGE);
-	if (!area || !place(area, PAGE, slow))
-		_exit(1);
-	return area;
-}
-
-static void move_always(char *area, atomic_bool *ready)
-{
-	int nid = slow;
-
-	area = own_page(area);
-	atomic_store(ready, true);
-	for (;;) {
-		word_write(area, 1);
-		nid = other_node(nid);
-		if (!move_page(area, nid))
-			nid = node_of(area);
-	}
-}
-
-TEST_F_TIMEOUT(life, along, scene_timeout())
-{
-	struct scene *scene = &self->data.scene;
-	atomic_bool *ready = shared_alloc(sizeof(*ready));
-	uint64_t pfn;
-	int nid = slow, status;
-	pid_t pid;
-
-	ASSERT_NE(NULL, ready);
-	/* What drains for move_pages(2) would do so for everybody. */
-	ASSERT_EQ(0, set(MIGRC_DEBUG "fault_isolate", "1"));
-	pid = fork();
-	if (!pid)
-		move_always(self->data.area, ready);
-	ASSERT_GT(pid, 0);
-	while (!atomic_load(ready) && !waitpid(pid, &status, WNOHANG))
-		usleep(1000);
-	ASSERT_TRUE(atomic_load(ready));
+	ASSERT_NE(NULL, other);
+	scene->missing = 1;
 	scene_own(scene);
 	while (scene_goes_on(scene)) {
-		nid = move_away(&self->data, &pfn);
-		if (nid < 0)
-			break;
-		/* What is given back is overwritten before: see mm/migrc/debug.c. */
-		usleep(20000);
+		uint64_t pfn = pfn_of(self->area);
+		int nid = node_of(self->area);
+
 		crew_settle(scene->crew);
-		scene_drain();
-		spot_write(crew_spot(scene->crew, 0));
+		ASSERT_TRUE(other_does(other));
+		scene->missing -= scribble(scene->crew, nid, pfn);
 	}
-	ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));
-	kill(pid, SIGKILL);
-	waitpid(pid, &status, 0);
-	EXPECT_EQ(0, set(MIGRC_DEBUG "fault_isolate", "0"));
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_GE(nid, 0);
-	EXPECT_TRUE(scene_rose(scene, "migrc_skip_write", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
-	shared_free(ready, sizeof(*ready));
+	other_end(other);
+	EXPECT_TRUE(scene_ends(scene, "migrc_merged", scene->rounds / 2));
 }
 
-/* What the process itself owes goes to all its CPUs, so that nobody has to flush again. */
-TEST_F_TIMEOUT(life, own, scene_timeout())
-{
-	struct scene *scene = &self->data.scene;
-	struct moves *moves = calloc(1, sizeof(*moves));
-	char *area = self->data.area, *other = map_area(HUGE);
-	int nid = slow;
+#define HWPOISON	"/sys/kernel/debug/hwpoison/"
 
-	ASSERT_TRUE(moves && other && place(other, PAGE, fast));
-	while (scene_goes_on(scene)) {
-		word_write(other, 1);
-		ASSERT_TRUE(make_read_only(area, PAGE, BY_UFFD));
-		/* Two batches, as they go to two nodes, and no drain between */
-		moves_clear(moves);
-		moves_add(moves, area, 1, other_node(nid));
-		moves_add(moves, other, 1, nid);
-		ASSERT_EQ(2UL, moves_do(moves));
-		nid = other_node(nid);
+#define PAGE_FIXTURE kept
+#include "page_fixture.h"
+
+/* A system call that isolates pages first drains what the call before has left. */
+TEST_F_TIMEOUT(kept, again, scene_timeout())
+{
+	ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
+	crew_settle(self->scene.crew);
+	ASSERT_TRUE(move_over(self->area) && move_over(self->area));
+	EXPECT_EQ(1, counter("migrc_pending"))
+		TH_LOG("a page is kept while the LRU caches are disabled");
+	EXPECT_TRUE(scene_ends(&self->scene, "migrc_deferred", 2));
+}
+
+/* A frame that is kept is taken out of use: it is found free after the flush. */
+TEST_F_TIMEOUT(kept, memory_failure, scene_timeout())
+{
+	struct scene *scene = &self->scene;
+	char pfn[32];
+	int err = 0;
+
+	if (!exists(HWPOISON "corrupt-pfn"))
+		SKIP(return, "no CONFIG_HWPOISON_INJECT");
+	while (!err && scene_goes_on(scene)) {
+		ASSERT_TRUE(place(self->area, PAGE, slow));
 		crew_settle(scene->crew);
-		scene_drain();
-		spot_write(crew_spot(scene->crew, 0));
+		snprintf(pfn, sizeof(pfn), "%#llx", (unsigned long long)pfn_of(self->area));
+		ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
+		if (!move_page(self->area, fast))
+			continue;
+		err = write_file(HWPOISON "corrupt-pfn", pfn);
+		EXPECT_EQ(0, err) TH_LOG("memory failure of frame %s was not handled", pfn);
+		/* A source has one reference, which this would drop. */
+		if (err)
+			scene_drain();
+		write_file(HWPOISON "unpoison-pfn", pfn);
+		crew_settle(scene->crew);
 	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_along", scene->rounds / 2));
-	free(moves);
-	unmap_area(other, HUGE);
+	EXPECT_TRUE(scene_ends(scene, "met_failure", err ? 0 : scene->rounds / 2));
 }
 
-/* A process that leaves a page behind and is gone: nobody flushes, and nobody need. */
-static void leave_behind(char *area)
-{
-	area = own_page(area);
-	if (!make_read_only(area, PAGE, BY_UFFD))
-		_exit(2);
-	_exit(move_page(area, fast) ? 0 : 3);
-}
-
-TEST_F_TIMEOUT(life, exit, scene_timeout())
-{
-	struct scene *scene = &self->data.scene;
-	int status;
-	pid_t pid;
-
-	while (scene_goes_on(scene)) {
-		pid = fork();
-		if (!pid)
-			leave_behind(self->data.area);
-		ASSERT_EQ(pid, waitpid(pid, &status, 0));
-		ASSERT_TRUE(WIFEXITED(status));
-		ASSERT_EQ(0, WEXITSTATUS(status));
-		scene_drain();
-		ASSERT_EQ(0, counter("migrc_pending"));
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
-}
-
-/* A CPU that has the entry goes offline, and comes back after the frame was given away. */
-#define CPU	"/sys/devices/system/cpu/cpu1/online"
-
-struct look {
-	struct scene *scene;
-	bool ok;
-};
-
-static void look_on_cpu(void *arg)
-{
-	struct look *look = arg;
-	struct crew *crew = look->scene->crew;
-	struct finding finding = { .cpu = 1 };
-
-	look->ok = false;
-	if (!pin(1))
-		return;
-	look->ok = spot_judge(crew_spot(crew, 0), &finding);
-	if (!look->ok)
-		crew_report(crew, &finding);
-}
-
-static bool looks(struct look *look)
-{
-	worker_run(look->scene->helper, look_on_cpu, look);
-	worker_wait(look->scene->helper);
-	return look->ok;
-}
-
-TEST_F_TIMEOUT(life, cpu_offline, scene_timeout())
-{
-	struct scene *scene = &self->data.scene;
-	struct look look = { .scene = scene };
-	uint64_t pfn;
-	int nid;
-
-	if (!exists(CPU))
-		SKIP(return, "no " CPU " (CONFIG_HOTPLUG_CPU)");
-	while (scene_goes_on(scene)) {
-		ASSERT_TRUE(make_read_only(self->data.area, PAGE, BY_UFFD));
-		ASSERT_TRUE(looks(&look));
-		nid = move_away(&self->data, &pfn);
-		ASSERT_GE(nid, 0);
-		ASSERT_EQ(0, set(CPU, "0"));
-		scene_drain();
-		EXPECT_EQ(0, counter("migrc_pending"));
-		scribble(&self->data, nid, pfn);
-		ASSERT_EQ(0, set(CPU, "1"));
-		EXPECT_TRUE(looks(&look));
-		drop_rubbish(&self->data);
-		spot_write(crew_spot(scene->crew, 0));
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", scene->rounds / 2));
-}
-
-int main(int argc, char **argv)
-{
-	keep_settings();
-	return test_harness_run(argc, argv);
-}
+TEST_HARNESS_MAIN

@@ -1,371 +1,234 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A read-only page is migrated without a flush, and then written in place: wp_page_reuse().
- * Nobody may go on reading what was there before.
+ * A read-only page is migrated without a flush, and then written in place: wp_page_reuse().  No
+ * reader may go on reading the contents from before.
  *
- * Each test must fail while a switch in /sys/kernel/debug/migrc/ is set:
- *
- *   write, both	fault_wp, fault_late
- *   drain	fault_wp
- *   two		fault_early
- *   copied	fault_wp
- *   switching	fault_off
+ * Must fail: two while fault_early is set, switching while fault_off is, gup while fault_gup
+ * or, of a file, fault_file is, and all others while fault_wp is.
  */
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "../kselftest_harness.h"
 
-#include "scene.h"
+#include "migrc.h"
 
-FIXTURE(reuse)
-{
-	struct scene scene;
-	char *area;
-};
-
-FIXTURE_VARIANT(reuse)
-{
+struct how {
 	enum read_only how;
+	int hops;	/* so often it moves before it is written */
+	bool large;	/* a folio of 64 KiB */
 };
 
-FIXTURE_VARIANT_ADD(reuse, fork) { .how = BY_FORK };
-FIXTURE_VARIANT_ADD(reuse, soft_dirty) { .how = BY_SOFT_DIRTY };
-FIXTURE_VARIANT_ADD(reuse, uffd) { .how = BY_UFFD };
-FIXTURE_VARIANT_ADD(reuse, restore) { .how = BY_RESTORE };
-
-#define AREA	(3 * HUGE)
-
-static char *area_on(int nid)
+/* A new one each time, see new_large() */
+static char *another_large(struct scene *scene, char *area)
 {
-	char *area = map_area(AREA);
-
-	return area && place(area, PAGE, nid) && place(area + HUGE, PAGE, nid) ? area : NULL;
-}
-
-FIXTURE_SETUP(reuse)
-{
-	const char *lacks = scene_begin(&self->scene, 2);
-
-	if (lacks)
-		SKIP(return, "%s", lacks);
-	self->area = area_on(slow);
-	ASSERT_NE(NULL, self->area);
-	ASSERT_EQ(0, set(MIGRC "restore_readonly", variant->how == BY_RESTORE ? "1" : "0"));
-	/* The same pages are written again and again. */
-	if (variant->how == BY_RESTORE)
-		ASSERT_EQ(0, set(MIGRC_DEBUG "fault_forget", "1"));
-}
-
-FIXTURE_TEARDOWN(reuse)
-{
-	scene_end(&self->scene);
-}
-
-static void write_it(void *arg)
-{
-	spot_write(arg);
+	spot_hide(scene->crew, 0);
+	unmap_area(area, HUGE);
+	area = new_large(scene->rounds % 2 ? fast : slow);
+	if (area)
+		spot_show(scene->crew, 0, area);
+	return area;
 }
 
 /* Read-only, in every reader's TLB, and then somewhere else */
-static bool prepare(struct scene *scene, char *page, enum read_only how)
+static bool prepare(struct scene *scene, char *area, const struct how *how)
 {
-	if (!make_read_only(page, PAGE, how))
+	int i, nid;
+
+	if (!make_read_only(area, how->large ? LARGE : PAGE, how->how))
 		return false;
-	/* One that toggles is at work. */
-	if (how == BY_FORK || how == BY_SOFT_DIRTY)
+	if (how->how != BY_UFFD)
 		scene_own(scene);
-	return crew_settle(scene->crew) && move_page(page, other_node(node_of(page)));
+	crew_settle(scene->crew);
+	nid = node_of(area);
+	for (i = 0; i < how->hops; i++) {
+		nid = other_node(nid);
+		moves_add(area, 1, nid);
+	}
+	return moves_do() == how->hops;
 }
+
+static void write_it(void *crew)
+{
+	spot_write(crew, 0);
+}
+
+/* @both: two CPUs write the page when it has moved. */
+static void run(struct __test_metadata *_metadata, struct scene *scene, char *area,
+		const struct how *how, bool both)
+{
+	while (scene_goes_on(scene)) {
+		if (how->large)
+			area = another_large(scene, area);
+		ASSERT_NE(NULL, area);
+		prepare(scene, area, how);
+		if (both) {
+			worker_run(scene->helper, write_it, scene->crew);
+			random_delay(200);
+		}
+		/* Another word, but the same PTE: the second CPU may find it writable. */
+		if (both)
+			word_write(area + 64, scene->rounds);
+		else
+			spot_write(scene->crew, 0);
+		worker_wait(scene->helper);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_ends(scene, "met_wp", scene->rounds / 2));
+}
+
+#define PAGE_FIXTURE reuse
+#include "page_fixture.h"
+FIXTURE_VARIANT(reuse)
+{
+	struct how how;
+};
+
+FIXTURE_VARIANT_ADD(reuse, fork) { { BY_FORK, 1 } };
+FIXTURE_VARIANT_ADD(reuse, soft_dirty) { { BY_SOFT_DIRTY, 1 } };
+FIXTURE_VARIANT_ADD(reuse, uffd) { { BY_UFFD, 1 } };
+FIXTURE_VARIANT_ADD(reuse, chain) { { BY_UFFD, 3 } };
+FIXTURE_VARIANT_ADD(reuse, large) { { BY_UFFD, 1, true } };
 
 TEST_F_TIMEOUT(reuse, write, scene_timeout())
 {
-	struct scene *scene = &self->scene;
-	long moved = 0;
-
-	spot_show(scene->crew, 0, self->area);
-	while (scene_goes_on(scene)) {
-		moved += prepare(scene, self->area, variant->how);
-		spot_write(crew_spot(scene->crew, 0));
-		crew_settle(scene->crew);
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", scene->rounds / 2));
-	EXPECT_GE(moved, scene->rounds / 2);
+	run(_metadata, &self->scene, self->area, &variant->how, false);
 }
 
-/* Two CPUs write the same page: the one that comes second may find it writable. */
 TEST_F_TIMEOUT(reuse, both, scene_timeout())
 {
-	struct scene *scene = &self->scene;
-	struct spot *spot = crew_spot(scene->crew, 0);
-
-	spot_show(scene->crew, 0, self->area);
-	while (scene_goes_on(scene)) {
-		prepare(scene, self->area, variant->how);
-		worker_run(scene->helper, write_it, spot);
-		random_delay(200);
-		/* Another word, but the same PTE */
-		word_write(self->area + 64, scene->rounds);
-		worker_wait(scene->helper);
-		crew_settle(scene->crew);
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", scene->rounds / 2));
+	run(_metadata, &self->scene, self->area, &variant->how, true);
 }
 
+#define PAGE_FIXTURE shared
+#include "page_fixture.h"
+
 /*
- * Two CPUs write two pages, whose PTEs have two locks.  The one that comes second must not
- * take the flush of the other for done while it is under way.
+ * Two CPUs write two pages, whose PTEs have two locks.  The one that comes second must not take
+ * the flush of the other for done while it is under way.
  */
-TEST_F_TIMEOUT(reuse, two, scene_timeout())
+TEST_F_TIMEOUT(shared, two, scene_timeout())
 {
-	char *pages[2] = { self->area, self->area + HUGE };
+	char *second = new_area(PAGE, slow);
 	struct scene *scene = &self->scene;
-	int i;
 
-	for (i = 0; i < 2; i++)
-		spot_show(scene->crew, i, pages[i]);
+	ASSERT_NE(NULL, second);
+	spot_show(scene->crew, 1, second);
 	while (scene_goes_on(scene)) {
-		bool ok = true;
+		int nid = other_node(node_of(second));
 
-		for (i = 0; i < 2; i++)
-			ok &= make_read_only(pages[i], PAGE, variant->how);
-		scene_own(scene);
+		ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
+		ASSERT_TRUE(make_read_only(second, PAGE, BY_UFFD));
 		crew_settle(scene->crew);
-		for (i = 0; i < 2; i++)
-			ok &= move_page(pages[i], other_node(node_of(pages[i])));
-		if (!ok)
-			continue;
-		worker_run(scene->helper, write_it, crew_spot(scene->crew, 1));
+		/* At once, as each system call begins with a drain */
+		moves_add(self->area, 1, nid);
+		moves_add(second, 1, nid);
+		moves_do();
+		worker_run(scene->helper, write_it, scene->crew);
 		random_delay(100);
-		spot_write(crew_spot(scene->crew, 0));
+		spot_write(scene->crew, 1);
 		worker_wait(scene->helper);
 		crew_settle(scene->crew);
 	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", scene->rounds / 2));
+	EXPECT_TRUE(scene_ends(scene, "met_wp", scene->rounds / 2));
 }
 
-static void drain_it(void *arg)
-{
-	(void)arg;
-	scene_drain();
-}
-
-/* The write meets a drain, which flushes as well but not for this write. */
-TEST_F_TIMEOUT(reuse, drain, scene_timeout())
-{
-	struct scene *scene = &self->scene;
-
-	spot_show(scene->crew, 0, self->area);
-	while (scene_goes_on(scene)) {
-		prepare(scene, self->area, variant->how);
-		worker_run(scene->helper, drain_it, NULL);
-		random_delay(100);
-		spot_write(crew_spot(scene->crew, 0));
-		worker_wait(scene->helper);
-		crew_settle(scene->crew);
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_debug", 1));
-}
-
-FIXTURE(shared)
-{
-	struct scene scene;
-	char *area;
-};
-
-FIXTURE_SETUP(shared)
-{
-	const char *lacks = scene_begin(&self->scene, 2);
-
-	if (lacks)
-		SKIP(return, "%s", lacks);
-	self->area = area_on(slow);
-	ASSERT_NE(NULL, self->area);
-}
-
-FIXTURE_TEARDOWN(shared)
-{
-	scene_end(&self->scene);
-}
-
-/*
- * A child that writes the page once it may: it gets a copy, and stays.  It is on the helper's CPU,
- * so that it has a TLB that would have to be flushed, too.
- */
-enum { FORKED, READS, WRITES, HAS_WRITTEN };
-
-static pid_t copier(char *page, atomic_int *step)
-{
-	pid_t pid = fork();
-
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	pin(1);
-	word_read(page);
-	atomic_store(step, READS);
-	while (atomic_load(step) != WRITES)
-		usleep(100);
-	word_write(page + 64, 1);
-	atomic_store(step, HAS_WRITTEN);
-	for (;;)
-		pause();
-}
-
-static bool has_come_to(atomic_int *step, int which)
-{
-	double end = now() + 5;
-
-	while (atomic_load(step) != which && now() < end)
-		usleep(100);
-	return atomic_load(step) == which;
-}
-
-/*
- * Two processes map the page while it moves.  One of them writes it first and gets a copy, for
- * which nobody but himself is flushed; the page is the other's own then, who must be flushed when
- * he writes it.
- */
-TEST_F_TIMEOUT(shared, copied, scene_timeout())
-{
-	atomic_int *step = shared_alloc(sizeof(*step));
-	struct scene *scene = &self->scene;
-	long moved = 0;
-	int status;
-
-	ASSERT_NE(NULL, step);
-	spot_show(scene->crew, 0, self->area);
-	while (scene_goes_on(scene)) {
-		unsigned long pfn;
-		pid_t pid;
-
-		atomic_store(step, FORKED);
-		pid = copier(self->area, step);
-		ASSERT_GT(pid, 0);
-		EXPECT_TRUE(has_come_to(step, READS));
-		scene_own(scene);
-		crew_settle(scene->crew);
-		if (move_page(self->area, other_node(node_of(self->area)))) {
-			pfn = pfn_of(self->area);
-			atomic_store(step, WRITES);
-			EXPECT_TRUE(has_come_to(step, HAS_WRITTEN));
-			spot_write(crew_spot(scene->crew, 0));
-			crew_settle(scene->crew);
-			/* Not a copy: that would have been flushed for anyway. */
-			moved += pfn_of(self->area) == pfn;
-		}
-		kill(pid, SIGKILL);
-		waitpid(pid, &status, 0);
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_force_wp", scene->rounds / 2));
-	EXPECT_GE(moved, scene->rounds / 2);
-	shared_free(step, sizeof(*step));
-}
-
-/*
- * Each switching patches code that other CPUs run.  Emulators may get that wrong (QEMU's TCG
- * does now and then), and it is not what is tested here: not often.
- */
+/* Not often: it patches code, which QEMU's TCG gets wrong now and then. */
 #define MAX_SWITCHED	10
 
-FIXTURE(switching)
-{
-	struct scene scene;
-	char *area;
-};
+#define PAGE_FIXTURE switching
+#include "page_fixture.h"
 
-FIXTURE_SETUP(switching)
-{
-	const char *lacks = scene_begin(&self->scene, 2);
+static const struct how by_uffd = { BY_UFFD, 1 };
 
-	if (lacks)
-		SKIP(return, "%s", lacks);
-	self->area = area_on(slow);
-	ASSERT_NE(NULL, self->area);
-	spot_show(self->scene.crew, 0, self->area);
-}
-
-FIXTURE_TEARDOWN(switching)
-{
-	scene_end(&self->scene);
-}
-
-/* After MIGRC has been switched off nobody looks for what was deferred. */
+/* After MIGRC has been switched off no hook looks for deferrals. */
 TEST_F_TIMEOUT(switching, off, scene_timeout())
 {
 	struct scene *scene = &self->scene;
 
 	while (scene->rounds < MAX_SWITCHED && scene_goes_on(scene)) {
 		ASSERT_EQ(0, write_file(MIGRC "enabled", "1"));
-		prepare(scene, self->area, BY_UFFD);
+		prepare(scene, self->area, &by_uffd);
 		ASSERT_EQ(0, write_file(MIGRC "enabled", "0"));
-		spot_write(crew_spot(scene->crew, 0));
-		crew_settle(scene->crew);
-		if (!crew_clean(scene->crew))
+		spot_write(scene->crew, 0);
+		if (!crew_settle(scene->crew))
 			break;
 		ASSERT_EQ(0, counter("migrc_pending"));
 	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_off", scene->rounds / 2));
+	EXPECT_TRUE(scene_ends(scene, "migrc_deferred", scene->rounds / 2));
 }
 
-/* Long enough that it is often switched off before a write, and still is afterwards */
-#define MAX_UNWRITTEN_US	200000
-#define MAX_ON_US		300000
-#define MAX_OFF_US		400000
-
-static void toggle(void *arg)
+/* Written by the kernel, with no change of any PTE: by FOLL_FORCE, or a page of a file */
+#define PAGE_FIXTURE gup
+#include "page_fixture.h"
+FIXTURE_VARIANT(gup)
 {
-	atomic_bool *stop = arg;
-	int i;
+	bool file;
+};
 
-	for (i = 0; i < MAX_SWITCHED && !atomic_load(stop); i++) {
-		random_delay(MAX_ON_US);
-		write_file(MIGRC "enabled", "0");
-		random_delay(MAX_OFF_US);
-		write_file(MIGRC "enabled", "1");
+FIXTURE_VARIANT_ADD(gup, mem) { false };
+FIXTURE_VARIANT_ADD(gup, file) { true };
+
+TEST_F_TIMEOUT(gup, write, scene_timeout())
+{
+	int fd = variant->file ? memfd_create("page", 0) : open("/proc/self/mem", O_RDWR);
+	struct scene *scene = &self->scene;
+	char *area = self->area;
+	uint64_t next;
+
+	ASSERT_GE(fd, 0);
+	if (variant->file) {
+		ASSERT_EQ(0, ftruncate(fd, PAGE));
+		area = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		ASSERT_NE(MAP_FAILED, area);
+		spot_hide(scene->crew, 0);
+		spot_show(scene->crew, 0, area);
 	}
+	ASSERT_TRUE(make_read_only(area, PAGE, BY_PROTECTION));
+	while (scene_goes_on(scene)) {
+		crew_settle(scene->crew);
+		move_over(area);
+		next = spot_next(scene->crew, 0);
+		ASSERT_EQ(sizeof(next), pwrite(fd, &next, sizeof(next),
+					       variant->file ? 0 : (uintptr_t)area));
+		spot_has_next(scene->crew, 0);
+		crew_settle(scene->crew);
+	}
+	EXPECT_TRUE(scene_ends(scene, variant->file ? "met_file" : "met_gup", scene->rounds / 2));
 }
 
-/* Switched to and fro at any time */
-TEST_F_TIMEOUT(switching, toggle, scene_timeout())
+#define NR_PAGES	1024UL
+#define LEN		(NR_PAGES * PAGE)
+
+/* As it is meant to be used: a write to memory.reclaim demotes read-only pages, which are read. */
+#define PAGE_FIXTURE demotion
+#include "page_fixture.h"
+
+TEST_F_TIMEOUT(demotion, write, scene_timeout())
 {
 	struct scene *scene = &self->scene;
-	atomic_bool *stop = shared_alloc(sizeof(*stop));
+	struct group group;
+	char *area;
 
-	ASSERT_NE(NULL, stop);
-	worker_run(scene->helper, toggle, stop);
+	ASSERT_EQ(0, set(MIGRC_DEBUG "defer_syscalls", "0"));
+	if (set("/sys/kernel/mm/numa/demotion_enabled", "1") || !group_enter(&group))
+		SKIP(return, "no demotion, or no memory control groups (v2)");
+	area = new_area(LEN, fast);
+	group_leave(&group);
+	spot_hide(scene->crew, 0);
+	spot_show(scene->crew, 0, area);
 	scene->missing = 1;
 	while (scene_goes_on(scene)) {
-		prepare(scene, self->area, BY_UFFD);
-		random_delay(MAX_UNWRITTEN_US);
-		spot_write(crew_spot(scene->crew, 0));
+		ASSERT_TRUE(place(area, LEN, fast));
+		ASSERT_TRUE(make_read_only(area, LEN, BY_UFFD));
 		crew_settle(scene->crew);
-		scene->missing = counter_since(&scene->before, "migrc_drain_off") <= 0;
+		forget_accesses();
+		group_reclaim(&group, LEN / 2);
+		scene->missing -= node_of(area) == slow;
+		spot_write(scene->crew, 0);
+		crew_settle(scene->crew);
 	}
-	atomic_store(stop, true);
-	worker_wait(scene->helper);
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", 1));
-	EXPECT_TRUE(scene_rose(scene, "migrc_drain_off", 1));
-	shared_free(stop, sizeof(*stop));
+	EXPECT_TRUE(scene_ends(scene, "met_wp", 1));
+	EXPECT_GE(risen("migrc_deferred"), 1);
+	unmap_area(area, LEN);
+	group_destroy(&group);
 }
 
-int main(int argc, char **argv)
-{
-	keep_settings();
-	return test_harness_run(argc, argv);
-}
+TEST_HARNESS_MAIN

@@ -1,33 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A page is migrated without a flush, then swapped out, and mapped again.  Reclaim flushes
- * what it unmaps in batches; a fault that comes before the flush finds the page in the swap
- * cache and may map it writable.  With a page that has just been migrated, TLBs may then
- * still have the frame that it was migrated from.
+ * A page is migrated without a flush, then swapped out, and mapped again: a fault that comes before
+ * reclaim has flushed finds the page in the swap cache and may map it writable.  Must fail while
+ * fault_swap is set.
  *
- * For this, reclaim has to have unmapped the page and not flushed yet.  It flushes before it
- * writes a page whose PTE was dirty, so the pages have to be dirty, but not their PTEs; and
- * the page has to be this process's alone with a read-only PTE in a writable mapping.  Such
- * PTEs are what a direct write to a file leaves behind: it pins pages that were shared with a
- * child that is gone, and so takes possession of them.
+ * Reclaim flushes before it writes a page whose PTE was dirty.  So the pages are dirty, but not
+ * their PTEs, which are read-only in a writable mapping: as a direct write to a file leaves them,
+ * that takes possession of pages that were shared with a child which is gone.
  *
- * Reclaim may also write the page, find that this has been done, and discard it, all before
- * it flushes.  A fault then reads another page in, and what others read from the old one is
- * stale with the unmodified kernel, too.  So there is somebody else who has the page: a pipe.
- *
- * The test install must fail while fault_swap is set in /sys/kernel/debug/migrc/.
+ * Reclaim may also write the page and discard it before it flushes, so that a fault reads another
+ * page in: stale with the unmodified kernel, too.  So a pipe has the page as well.
  */
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/swap.h>
 #include <sys/uio.h>
+#include <linux/loop.h>
 
 #include "../kselftest_harness.h"
 
-#include "group.h"
-#include "loop.h"
-#include "scene.h"
+#include "migrc.h"
 
 /* The page, and others that keep reclaim busy after it: one page table of them */
 #define NR_PAGES	256UL
@@ -38,257 +28,190 @@
 #define NR_FIRST	32
 #define SWAP_SIZE	(64UL << 20)
 
-#ifndef MADV_COLD
-#define MADV_COLD	20
-#endif
-#ifndef MADV_PAGEOUT
-#define MADV_PAGEOUT	21
-#endif
+/* A loop device on a memfd.  Unlike zram and brd it does not finish a write before it returns. */
+struct loop {
+	char path[32];
+	int fd;		/* O_DIRECT; the device goes away when it is closed */
+};
 
-struct swap {
+/* As mkswap(8) does: behind 1024 bytes the version, the last page, no bad pages */
+static bool make_swap(int fd, size_t size)
+{
+	uint32_t header[3] = { 1, size / PAGE - 1, 0 };
+
+	return pwrite(fd, header, sizeof(header), 1024) == sizeof(header) &&
+	       pwrite(fd, "SWAPSPACE2", 10, PAGE - 10) == 10;
+}
+
+static bool loop_create(struct loop *loop, size_t size, bool swap)
+{
+	struct loop_config config = { .info.lo_flags = LO_FLAGS_AUTOCLEAR };
+	int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	int file = memfd_create("migrc", MFD_CLOEXEC);
+	int nr = -1, fd = -1;
+
+	loop->fd = -1;
+	if (control >= 0)
+		nr = ioctl(control, LOOP_CTL_GET_FREE);
+	snprintf(loop->path, sizeof(loop->path), "/dev/loop%d", nr);
+	if (nr >= 0 && file >= 0 && !ftruncate(file, size) && (!swap || make_swap(file, size)))
+		fd = open(loop->path, O_RDWR | O_CLOEXEC);
+	config.fd = file;
+	if (fd >= 0 && !ioctl(fd, LOOP_CONFIGURE, &config))
+		loop->fd = open(loop->path, O_RDWR | O_DIRECT | O_CLOEXEC);
+	close(fd);
+	close(file);
+	close(control);
+	return loop->fd >= 0;
+}
+
+FIXTURE(swap)
+{
 	struct scene scene;
 	struct loop swap, sink;
 	struct group group;
 	int pipe[2];
-	char *area, *page, *nothing;
-	bool on;
-};
-
-FIXTURE(swap)
-{
-	struct swap data;
+	char *area, *nothing;
 };
 
 FIXTURE_SETUP(swap)
 {
-	const char *lacks = scene_begin(&self->data.scene, 2);
+	const char *lacks = scene_begin(&self->scene, 2);
 
 	if (lacks)
 		SKIP(return, "%s", lacks);
-	if (!loop_create(&self->data.swap, SWAP_SIZE, true) ||
-	    !loop_create(&self->data.sink, LEN, false))
-		SKIP(return, "no loop devices");
-	if (swapon(self->data.swap.path, SWAP_FLAG_PREFER | 32767))
-		SKIP(return, "no swap");
-	self->data.on = true;
-	if (!group_enter(&self->data.group))
-		SKIP(return, "no memory control groups (v2)");
-	ASSERT_EQ(0, pipe(self->data.pipe));
-	self->data.nothing = map_area(HUGE);
-	ASSERT_NE(NULL, self->data.nothing);
-	self->data.area = map_area(HUGE);
-	ASSERT_TRUE(self->data.area && place(self->data.area, LEN, slow));
-	self->data.page = self->data.area;
-	group_leave(&self->data.group);
+	if (!loop_create(&self->swap, SWAP_SIZE, true) || !loop_create(&self->sink, LEN, false) ||
+	    swapon(self->swap.path, SWAP_FLAG_PREFER | 32767) || !group_enter(&self->group))
+		SKIP(return, "no loop devices, swap, or memory control groups (v2)");
+	ASSERT_EQ(0, pipe(self->pipe));
+	self->nothing = map_area(HUGE);
+	self->area = new_area(LEN, slow);
+	ASSERT_TRUE(self->nothing && self->area);
+	group_leave(&self->group);
 }
 
 FIXTURE_TEARDOWN(swap)
 {
-	scene_end(&self->data.scene);
-	/* The device stays until nobody swaps to it any more. */
-	unmap_area(self->data.area, HUGE);
-	if (self->data.on)
-		swapoff(self->data.swap.path);
-	loop_destroy(&self->data.swap);
-	loop_destroy(&self->data.sink);
-	group_destroy(&self->data.group);
+	scene_end(&self->scene);
+	/* The device stays as long as it is swapped to. */
+	unmap_area(self->area, HUGE);
+	swapoff(self->swap.path);
+	close(self->swap.fd);
+	close(self->sink.fd);
+	group_destroy(&self->group);
 }
 
-static bool swap_out(char *p, unsigned long nr_pages)
+static bool swap_out(char *area)
 {
 	unsigned long i;
 	int tries;
 
 	for (tries = 0; tries < 50; tries++) {
-		madvise(p, nr_pages * PAGE, MADV_PAGEOUT);
-		for (i = 0; i < nr_pages && is_swapped(p + i * PAGE); i++)
+		madvise(area, LEN, MADV_PAGEOUT);
+		for (i = 0; i < NR_PAGES && is_swapped(area + i * PAGE); i++)
 			;
-		if (i == nr_pages)
+		if (i == NR_PAGES)
 			return true;
 		/* Is it still in a list of the CPU that brought it in?  This empties them. */
-		move_page(p + i * PAGE, node_of(p + i * PAGE));
+		move_page(area + i * PAGE, node_of(area + i * PAGE));
 	}
 	return false;
 }
 
-/* Present, dirty, this process's alone, with clean read-only PTEs */
-static bool take_possession(struct swap *self)
+static bool read_in(void *area)
 {
 	unsigned long i;
-	pid_t pid;
-	bool ok;
 
-	if (!swap_out(self->area, NR_PAGES))
-		return false;
-	pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	if (pid < 0)
-		return false;
 	for (i = 0; i < NR_PAGES; i++)
-		word_read(self->area + i * PAGE);
-	kill(pid, SIGKILL);
-	ok = waitpid(pid, NULL, 0) == pid;
-	return ok && pwrite(self->sink.fd, self->area, LEN, 0) == LEN;
+		word_read((char *)area + i * PAGE);
+	return true;
 }
 
-/*
- * The page is another one in each round, with the same word in it: would reclaim spare one, for
- * what it remembers of it, then that would be so in all rounds.
- */
-static void take_another(struct swap *self, unsigned long nr)
+/* Present, dirty, this process's alone, with clean read-only PTEs */
+static bool take_possession(struct _test_data_swap *self)
 {
-	char *page = self->area + nr * PAGE;
+	struct other *other = swap_out(self->area) ? other_start(read_in, self->area) : NULL;
 
-	word_write(page, word_read(self->page));
-	self->page = page;
+	if (!other)
+		return false;
+	read_in(self->area);
+	other_end(other);
+	return pwrite(self->sink.fd, self->area, LEN, 0) == LEN;
 }
 
-/* The page can be reclaimed at once, but not discarded until hold_no_more(). */
-static bool hold(struct swap *self)
+/* The page can be reclaimed at once, but not discarded until the pipe is read. */
+static bool hold(struct _test_data_swap *self, char *page)
 {
-	struct iovec iov = { .iov_base = self->page, .iov_len = PAGE };
-	int i;
+	struct iovec iov = { .iov_base = page, .iov_len = PAGE };
 
 	if (vmsplice(self->pipe[1], &iov, 1, 0) != PAGE)
 		return false;
 	/* Out of the lists of this CPU, which has brought it in; no page table is walked */
 	madvise(self->nothing, PAGE, MADV_COLD);
-	/*
-	 * Nobody has read anything.  Who reads has TLB entries, and does not set the Accessed bit
-	 * again; those who had lost theirs get new ones meanwhile.
-	 */
-	for (i = 0; i < 4; i++) {
-		write_file("/proc/self/clear_refs", "1");
-		usleep(2000);
-	}
+	forget_accesses();
 	return true;
 }
 
-static bool hold_no_more(struct swap *self)
-{
-	char buf[PAGE];
-
-	return read(self->pipe[0], buf, PAGE) == PAGE;
-}
+struct reclaim {
+	struct group *group;
+	char *page;
+};
 
 static void reclaim(void *arg)
 {
-	struct swap *self = arg;
+	struct reclaim *reclaim = arg;
 	int tries;
 
-	/* Not all: who asks for more than there is has all lists emptied, which flushes. */
-	for (tries = 0; tries < 3 && !is_swapped(self->page); tries++)
-		group_reclaim(&self->group, LEN / 8);
+	/* Not all: a request for more than there is has all lists emptied, which flushes. */
+	for (tries = 0; tries < 3 && !is_swapped(reclaim->page); tries++)
+		group_reclaim(reclaim->group, LEN / 8);
 }
 
 /* Written as soon as reclaim has unmapped it */
 TEST_F_TIMEOUT(swap, install, scene_timeout())
 {
-	struct scene *scene = &self->data.scene;
-	struct spot *spot = crew_spot(scene->crew, 0);
-	struct moves *moves = calloc(1, sizeof(*moves));
-	unsigned long nr_mapped = 0;
-	bool out;
+	struct reclaim arg = { &self->group, self->area };
+	struct scene *scene = &self->scene;
+	char buf[PAGE];
+	int nid;
 
-	ASSERT_NE(NULL, moves);
 	scene->missing = NR_HITS;
-	spot_show(scene->crew, 0, self->data.page);
+	spot_show(scene->crew, 0, arg.page);
 	while (scene_goes_on(scene)) {
-		long forced = counter("migrc_force_swap");
+		long met = counter("met_swap");
+		char *last = arg.page;
 
+		/*
+		 * Another page, with the same word in it: would reclaim spare one for what it
+		 * remembers of it, then that would be so in all rounds.
+		 */
 		spot_hide(scene->crew, 0);
-		take_another(&self->data, scene->rounds % NR_FIRST);
-		ASSERT_TRUE(take_possession(&self->data)) TH_LOG("errno %d", errno);
-		spot_show_again(scene->crew, 0, self->data.page);
+		arg.page = self->area + scene->rounds % NR_FIRST * PAGE;
+		word_write(arg.page, word_read(last));
+		ASSERT_TRUE(take_possession(self)) TH_LOG("errno %d", errno);
+		spot_show_again(scene->crew, 0, arg.page);
 		scene_own(scene);
-		crew_settle(scene->crew);
 		/* All, and in one go, so that they are in the lists in this order */
-		moves_clear(moves);
-		moves_add(moves, self->data.area, NR_PAGES, slow);
-		moves_do(moves);
-		scene_drain();
+		for (nid = slow; ; nid = fast) {
+			crew_settle(scene->crew);
+			moves_add(self->area, NR_PAGES, nid);
+			moves_do();
+			if (nid == fast)
+				break;
+			scene_drain();
+		}
 		crew_settle(scene->crew);
-		moves_clear(moves);
-		moves_add(moves, self->data.area, NR_PAGES, fast);
-		moves_do(moves);
-		crew_settle(scene->crew);
-		ASSERT_TRUE(hold(&self->data));
-		worker_run(scene->helper, reclaim, &self->data);
-		do {
-			out = is_swapped(self->data.page);
-		} while (!out && worker_busy(scene->helper));
-		spot_write(spot);
+		ASSERT_TRUE(hold(self, arg.page));
+		worker_run(scene->helper, reclaim, &arg);
+		while (!is_swapped(arg.page) && worker_busy(scene->helper))
+			;
+		spot_write(scene->crew, 0);
 		worker_wait(scene->helper);
-		ASSERT_TRUE(hold_no_more(&self->data));
+		ASSERT_EQ((ssize_t)PAGE, read(self->pipe[0], buf, PAGE));
 		crew_settle(scene->crew);
-		scene->missing -= counter("migrc_force_swap") > forced;
-		nr_mapped += !out && counter("migrc_force_swap") == forced;
+		scene->missing -= counter("met_swap") > met;
 	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_TRUE(scene_met(scene))
-		TH_LOG("not seen to be unmapped in %lu rounds", nr_mapped);
+	EXPECT_TRUE(scene_ends(scene, "migrc_deferred", scene->rounds / 2));
 }
 
-/* Swapped out and in again, then written */
-TEST_F_TIMEOUT(swap, refault, scene_timeout())
-{
-	struct scene *scene = &self->data.scene;
-	struct spot *spot = crew_spot(scene->crew, 0);
-	unsigned long hit = 0;
-
-	spot_show(scene->crew, 0, self->data.area);
-	while (scene_goes_on(scene)) {
-		ASSERT_TRUE(make_read_only(self->data.area, PAGE, BY_FORK));
-		crew_settle(scene->crew);
-		move_page(self->data.area, other_node(node_of(self->data.area)));
-		madvise(self->data.area, PAGE, MADV_PAGEOUT);
-		hit += is_swapped(self->data.area);
-		if (random_number() % 2)
-			word_read(self->data.area);
-		spot_write(spot);
-		crew_settle(scene->crew);
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-	EXPECT_GE(hit, 1);
-}
-
-/* Swapping ends, which brings pages back in, while what they were migrated from is kept. */
-TEST_F_TIMEOUT(swap, swapoff, scene_timeout())
-{
-	struct scene *scene = &self->data.scene;
-	struct spot *spot = crew_spot(scene->crew, 0);
-	struct moves *moves = calloc(1, sizeof(*moves));
-	int nid = slow;
-
-	ASSERT_NE(NULL, moves);
-	spot_show(scene->crew, 0, self->data.area);
-	while (scene_goes_on(scene)) {
-		ASSERT_TRUE(make_read_only(self->data.area, LEN, BY_FORK));
-		crew_settle(scene->crew);
-		nid = other_node(nid);
-		moves_clear(moves);
-		moves_add(moves, self->data.area, NR_PAGES, nid);
-		moves_do(moves);
-		madvise(self->data.area, LEN, MADV_PAGEOUT);
-		self->data.on = swapoff(self->data.swap.path);
-		ASSERT_FALSE(self->data.on);
-		spot_write(spot);
-		crew_settle(scene->crew);
-		self->data.on = !swapon(self->data.swap.path, SWAP_FLAG_PREFER | 32767);
-		ASSERT_TRUE(self->data.on);
-	}
-	EXPECT_TRUE(scene_clean(scene));
-	EXPECT_TRUE(scene_rose(scene, "migrc_deferred", scene->rounds / 2));
-}
-
-int main(int argc, char **argv)
-{
-	keep_settings();
-	return test_harness_run(argc, argv);
-}
+TEST_HARNESS_MAIN

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Threads that stay on one CPU, see threads.h. */
+/* Threads that stay on one CPU, see migrc.h. */
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "threads.h"
+#include "migrc.h"
 
 struct worker {
 	pthread_t thread;
@@ -16,14 +12,8 @@ struct worker {
 	sem_t wake;
 	void (*fn)(void *arg);
 	void *arg;
-	atomic_bool begun;
-	atomic_bool busy;
+	atomic_bool begun, busy;
 };
-
-int nr_cpus(void)
-{
-	return sysconf(_SC_NPROCESSORS_ONLN);
-}
 
 bool pin(int cpu)
 {
@@ -50,24 +40,13 @@ void *shared_alloc(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-void shared_free(void *p, size_t size)
-{
-	if (p)
-		munmap(p, size);
-}
-
-static __thread uint64_t sequence;
-
-/* Each thread has its own sequence; only that of the first is repeatable. */
 uint32_t random_number(void)
 {
-	static atomic_uint threads;
+	static __thread uint64_t sequence;
 	const char *seed = getenv("MIGRC_SEED");
 
-	if (!sequence) {
-		sequence = (seed ? strtoul(seed, NULL, 0) : 1) + 1;
-		sequence = (sequence << 8 | atomic_fetch_add(&threads, 1)) * 0x9e3779b97f4a7c15ULL;
-	}
+	if (!sequence)
+		sequence = ((seed ? strtoul(seed, NULL, 0) : 1) + 1) * 0x9e3779b97f4a7c15ULL;
 	sequence ^= sequence << 13;
 	sequence ^= sequence >> 7;
 	sequence ^= sequence << 17;
@@ -85,14 +64,11 @@ void random_delay(unsigned int max_us)
 /* When it returns, the access is tried again. */
 static void on_fault(int sig)
 {
-	(void)sig;
 }
 
-bool bear_faults(void)
+void bear_faults(void)
 {
-	struct sigaction action = { .sa_handler = on_fault };
-
-	return !sigaction(SIGSEGV, &action, NULL);
+	signal(SIGSEGV, on_fault);
 }
 
 static void *work(void *arg)
@@ -119,10 +95,7 @@ struct worker *worker_start(int cpu)
 		return NULL;
 	worker->cpu = cpu;
 	sem_init(&worker->wake, 0, 0);
-	if (!pthread_create(&worker->thread, NULL, work, worker))
-		return worker;
-	shared_free(worker, sizeof(*worker));
-	return NULL;
+	return pthread_create(&worker->thread, NULL, work, worker) ? NULL : worker;
 }
 
 void worker_stop(struct worker *worker)
@@ -132,7 +105,6 @@ void worker_stop(struct worker *worker)
 	worker->fn = NULL;
 	sem_post(&worker->wake);
 	pthread_join(worker->thread, NULL);
-	shared_free(worker, sizeof(*worker));
 }
 
 void worker_run(struct worker *worker, void (*fn)(void *arg), void *arg)
