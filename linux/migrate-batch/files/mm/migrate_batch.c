@@ -583,6 +583,9 @@ static int migrate_unmap_ptes(struct migrate_unmap *unmap, struct folio *folio,
 			old[i] = ptep_get_and_clear(mm, address + i * PAGE_SIZE, ptep + i);
 			if (pte_dirty(old[i]))
 				any = pte_mkdirty(any);
+			/* folio_pte_batch() takes writable PTEs and others for alike. */
+			if (pte_write(old[i]))
+				any = pte_mkwrite_novma(any);
 		}
 		if (!migrate_fault(MIGRATE_FAULT_FLUSH))
 			migrate_unmap_flush(unmap, vma, address, address + nr * PAGE_SIZE, any);

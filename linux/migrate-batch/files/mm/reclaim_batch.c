@@ -24,6 +24,9 @@
  *    frame, and what a stale entry writes is not lost.  What is mapped again is in use, and is
  *    activated.  A task that zaps the swap entry flushes first (flush_tlb_batched_pending()), so
  *    does UFFDIO_MOVE.  fork() flushes before the child runs.
+ *  - Nothing is put off while reclaim is in trouble (RECLAIM_BATCH_PRIORITY): where tasks map again
+ *    all that the first pass has unmapped, the second pass reclaims nothing, and a group at its
+ *    limit would be killed.
  *  - Nothing is put off twice, nor beyond the list that shrink_folio_list() was given.  Lists have
  *    at most 512 folios, also those of DAMON (reclaim_batch_fits()).
  *  - The second pass does not write a folio that has left the swap cache.
@@ -50,11 +53,14 @@
 enum reclaim_batch_fault {
 	RECLAIM_FAULT_EARLY,		/* folios are written before the flush */
 	RECLAIM_FAULT_LONG,		/* a request for few pages gets a long list */
+	RECLAIM_FAULT_TROUBLE,		/* folios are put off although little is reclaimed */
 	NR_RECLAIM_FAULTS
 };
 
 #ifdef CONFIG_MIGRATE_BATCH_DEBUG
 static bool reclaim_batch_faults[NR_RECLAIM_FAULTS];
+/* So often a folio was not put off because reclaim was in trouble */
+static atomic_t reclaim_batch_met_trouble;
 
 static bool reclaim_fault(enum reclaim_batch_fault fault)
 {
@@ -68,9 +74,20 @@ static int __init reclaim_batch_debug_init(void)
 
 	debugfs_create_bool("fault_early", 0600, dir, &faults[RECLAIM_FAULT_EARLY]);
 	debugfs_create_bool("fault_long", 0600, dir, &faults[RECLAIM_FAULT_LONG]);
+	debugfs_create_bool("fault_trouble", 0600, dir, &faults[RECLAIM_FAULT_TROUBLE]);
+	debugfs_create_atomic_t("met_trouble", 0400, dir, &reclaim_batch_met_trouble);
 	return 0;
 }
 late_initcall(reclaim_batch_debug_init);
+
+/* Is reclaim in trouble, so that nothing is put off? */
+bool reclaim_batch_in_trouble(int priority)
+{
+	if (priority >= RECLAIM_BATCH_PRIORITY || reclaim_fault(RECLAIM_FAULT_TROUBLE))
+		return false;
+	atomic_inc(&reclaim_batch_met_trouble);
+	return true;
+}
 #else
 static bool reclaim_fault(enum reclaim_batch_fault fault)
 {

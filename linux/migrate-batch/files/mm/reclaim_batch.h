@@ -30,9 +30,25 @@ static inline bool __reclaim_batch_put_off(unsigned long *counted, struct folio 
 static inline void reclaim_batch_flush(void) { }
 #endif
 
+/*
+ * What is put off may be mapped again before it is written.  Reclaim that finds little else goes
+ * the base kernel's way, so that it does not fail where the base kernel would not.
+ */
+#define RECLAIM_BATCH_PRIORITY	(DEF_PRIORITY - 2)
+
+#ifdef CONFIG_MIGRATE_BATCH_DEBUG
+bool reclaim_batch_in_trouble(int priority);
+#else
+static inline bool reclaim_batch_in_trouble(int priority)
+{
+	return priority < RECLAIM_BATCH_PRIORITY;
+}
+#endif
+
 /**
  * reclaim_batch_put_off - is a folio written in the second pass over its list?
  * @again:	this is the second pass
+ * @priority:	of reclaim
  * @counted:	base pages that the first pass has counted; those of the folio are taken back
  * @folio:	dirty, unmapped and locked
  *
@@ -41,10 +57,11 @@ static inline void reclaim_batch_flush(void) { }
  * Context: process.
  * Return: true if a flush is due that can serve the whole list; the caller unlocks the folio.
  */
-static inline bool reclaim_batch_put_off(bool again, unsigned long *counted, struct folio *folio)
+static inline bool reclaim_batch_put_off(bool again, int priority, unsigned long *counted,
+					 struct folio *folio)
 {
-	return migrate_batch_on() && !again && folio_test_swapcache(folio) &&
-	       __reclaim_batch_put_off(counted, folio);
+	return migrate_batch_on() && !again && !reclaim_batch_in_trouble(priority) &&
+	       folio_test_swapcache(folio) && __reclaim_batch_put_off(counted, folio);
 }
 
 /**

@@ -182,6 +182,90 @@ TEST_F(swapout, written)
 	EXPECT_EQ(0, lost);
 }
 
+/* Pages of a group at its limit, and what its threads use, all the time */
+#define PRESSED_LIMIT	"2M"
+#define PRESSED_PAGES	1024UL
+#define PRESSERS	8
+
+static void *press(void *arg)
+{
+	char *p = arg;
+
+	for (unsigned int i = (unsigned long)pthread_self() >> 12;; i = i * 1103515245 + 12345)
+		p[(i >> 8) % PRESSED_PAGES * PAGE] += 1;
+	return NULL;
+}
+
+static void press_in_group(void)
+{
+	unsigned long len = PRESSED_PAGES * PAGE;
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t thread;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	madvise(p, len, MADV_NOHUGEPAGE);
+	if (write_file(GROUP "/cgroup.procs", "0") || p == MAP_FAILED)
+		_exit(1);
+	for (int i = 0; i < PRESSERS; i++)
+		pthread_create(&thread, NULL, press, p);
+	sleep(SECONDS);
+	_exit(0);
+}
+
+static int group_begin(void)
+{
+	mkdir(CGROUPS, 0700);
+	if (mount("none", CGROUPS, "cgroup2", 0, NULL))
+		return -1;
+	mkdir(GROUP, 0700);
+	return write_file(CGROUPS "/cgroup.subtree_control", "+memory");
+}
+
+static void group_end(void)
+{
+	rmdir(GROUP);
+	umount(CGROUPS);
+	rmdir(CGROUPS);
+}
+
+/* So often reclaim that found little did not put off a folio, or 0 if the kernel does not tell */
+static long not_put_off(void)
+{
+	FILE *f = fopen("/sys/kernel/debug/reclaim_batch/met_trouble", "r");
+	long met = 0;
+
+	if (f && fscanf(f, "%ld", &met) != 1)
+		met = 0;
+	if (f)
+		fclose(f);
+	return met;
+}
+
+/* Threads use at once what the first pass has put off: reclaim goes the base kernel's way. */
+TEST_F(swapout, pressed)
+{
+	long out = counter("pswpout"), met = not_put_off();
+	int status = -1;
+	pid_t pid;
+
+	ASSERT_EQ(0, group_begin());
+	EXPECT_EQ(0, write_file(GROUP "/memory.max", PRESSED_LIMIT));
+	pid = fork();
+	if (!pid)
+		press_in_group();
+	waitpid(pid, &status, 0);
+	group_end();
+	out = counter("pswpout") - out;
+	met = not_put_off() - met;
+	ksft_print_msg("%ld pages swapped out, %ld not put off\n", out, met);
+	EXPECT_LT(200, out);
+	EXPECT_EQ(0, status)
+		TH_LOG("the job was killed, or has failed");
+	if (!access("/sys/kernel/debug/reclaim_batch/met_trouble", R_OK))
+		EXPECT_EQ(*variant->enabled == '1', met > 0)
+			TH_LOG("reclaim in trouble has put off folios");
+}
+
 /* A group of a process that has all of its memory on the fast node */
 FIXTURE(request)
 {
@@ -230,10 +314,7 @@ FIXTURE_SETUP(request)
 		SKIP(return, "one CPU flushes no other");
 	if (write_file(DEMOTION, "1"))
 		SKIP(return, "no demotion");
-	mkdir(CGROUPS, 0700);
-	ASSERT_EQ(0, mount("none", CGROUPS, "cgroup2", 0, NULL));
-	ASSERT_EQ(0, write_file(CGROUPS "/cgroup.subtree_control", "+memory"));
-	mkdir(GROUP, 0700);
+	ASSERT_EQ(0, group_begin());
 	ASSERT_EQ(0, write_file(GROUP "/memory.swap.max", "0"));
 	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
 	ASSERT_EQ(0, pipe(ready));
@@ -251,9 +332,7 @@ FIXTURE_TEARDOWN(request)
 		kill(self->pid, SIGKILL);
 		waitpid(self->pid, NULL, 0);
 	}
-	rmdir(GROUP);
-	umount(CGROUPS);
-	rmdir(CGROUPS);
+	group_end();
 	write_file(SYSFS "enabled", "0");
 	write_file(DEMOTION, "0");
 }
