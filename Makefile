@@ -26,7 +26,7 @@ soak:  ## tests/long, then the studies soak and migrc-faults (hours; the studies
 	@$(LAB) study soak --seconds $(or $(SECONDS),120)
 	@$(LAB) study migrc-faults
 
-study:  ## measure NAME=... with ARGS=...; without NAME tell all studies and their times (1 to 65 min each)
+study:  ## measure NAME=... with ARGS=...; without NAME tell all studies and their times (1 to 80 min each)
 	@$(LAB) $(if $(NAME),study $(NAME) $(ARGS),status)
 
 report:  ## report.html and docs/results.md, from results/ledger.ndjson (10 s)

@@ -21,11 +21,7 @@ START and STOP markers itself (lab/workloads/common.h); for a program that
 does not know them the agent stops it (SIGSTOP) while it places, and emits
 the markers through labmark.
 
-With "steps" in the job, settings are changed in between (lab/steps.py; the workload is
-stopped while they are written), and it is told to end (SIGTERM) after the last.
-
-Standard library, lab/damon.py and lab/steps.py only, and few wake-ups: Python is slow
-under emulation.
+Standard library and lab/damon.py only, and few wake-ups: Python is slow under emulation.
 """
 
 from __future__ import annotations
@@ -43,12 +39,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab import damon
-from lab.steps import Steps
 
 SCHEMA = 1
 STOP_S = 0.1  # until a stopped job has left the kernel
@@ -493,19 +487,6 @@ def gave_up() -> list[int]:
     return unreclaimable(Path("/proc/zoneinfo").read_text(encoding="ascii"))
 
 
-def revive() -> None:
-    """Who reclaims something of a node has its kswapd go on."""
-    cgroups = Path("/sys/fs/cgroup")
-    if not (cgroups / "cgroup.procs").exists():
-        subprocess.run(["/bin/mount", "-t", "cgroup2", "none", str(cgroups)], check=True)
-    try:
-        (cgroups / "memory.reclaim").write_text("1M", encoding="ascii")
-    except OSError as error:
-        # Less than that is as good.
-        if error.errno != errno.EAGAIN:
-            raise JobError(f"cannot reclaim 1 MiB: {error.strerror}") from error
-
-
 def measure(
     job: dict[str, Any], workload: Program, placed: int, recorder: Recorder
 ) -> dict[str, Any]:
@@ -526,13 +507,6 @@ def measure(
         prepare_damon(job["damon"])
     watch = start_watch(job, placed) if job["watch"] else None
 
-    def write_stopped(path: str, value: str) -> None:
-        with workload.stopped():
-            write_setting(path, value)
-
-    steps = Steps(job.get("steps", []), partial(counters, recorder.counters), write_stopped)
-    if job.get("revive"):
-        revive()
     time.sleep(0.5)  # let per-CPU work of the placement drain
     found["gave_up"] = {"before": gave_up()}
     recorder.start()
@@ -550,23 +524,12 @@ def measure(
     limit = recorder.began + job["timeout_s"]
     until = recorder.began + spec["duration_s"] if spec["duration_s"] else limit
     while not over:
-        new = workload.read(steps.poll_s if steps.busy else recorder.sample_s)
+        new = workload.read(recorder.sample_s)
         for line in new or []:
             recorder.line(line)
             over = over or (spec["handshake"] and line == "DONE")
         recorder.sample()
         now = time.monotonic()
-        if steps.busy and not over:
-            where = steps.where
-            steps.tick(now)
-            if steps.where != where:
-                say("step", name=steps.where)
-            # Without demotion there is no promotion either, and no step would end.
-            if job.get("revive") and steps.busy and gave_up():
-                revive()
-                found["revived"] = found.get("revived", 0) + 1
-            if not steps.busy:
-                workload.signal_group(signal.SIGTERM)
         if new is None:
             if spec["handshake"] and not over:
                 raise workload.fail("ended before it was done")
@@ -581,10 +544,6 @@ def measure(
     recorder.stop()
     say("stop")
     found["gave_up"]["after"] = gave_up()
-    if steps.busy:
-        raise workload.fail("was done before all settings had been tried")
-    if steps.given:
-        found["steps"] = steps.results
     if watch:
         found["watch"] = stop_watch(watch)
     if job["damon"]:

@@ -36,9 +36,8 @@ COLUMNS = (
     ),
     Column("best", "best variant of its kind"),
 )
-MIGRC_SCENARIOS = ("pingpong",)
-# Needs a program that is not here; is the job of the studies migrc and migrc-cpu
-ELSEWHERE = ("external", "lookup")
+MOVED = ("pingpong",)  # by migrate_pages(2)
+ELSEWHERE = ("external",)  # needs a program that is not here
 SWEPT = ("hotcold-4k", "zipf-4k", "twice-uniform", "twice-zipf")
 
 
@@ -133,7 +132,7 @@ def compare(item: scenario.Scenario, args: argparse.Namespace) -> bool:
 
 def groups(name: str) -> tuple[str, ...]:
     """The code that a scenario's results depend on."""
-    return study.MIGRC if name in MIGRC_SCENARIOS else study.KMMSCAND
+    return study.MIGRATE if name in MOVED else study.KMMSCAND
 
 
 def _minutes(item: scenario.Scenario) -> float:

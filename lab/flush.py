@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Who flushes TLBs, for each page that moves: by promoter, by demotion on request, by swap-out.
+"""What flushes TLBs, for each page that moves: by promoter, by demotion on request, by swap-out.
 
 ``lookup``  the tables of lab/workloads/lookup.c on a fast node that is too small, with promotion
             and demotion; 8 threads, 150 seconds
-``file``    a mapped file is read by 8 threads, and memory.reclaim demotes it ten times
+``seed``    the same with 16 threads, as many as the seed of MIGRC was measured with
+``cpu``     the same with 4 threads; instructions are counted by the insn plugin
+``file``    a mapped file is read by 4 threads, and memory.reclaim demotes it ten times
+``cold``    the same with pages that are read once in ten seconds and less
 ``swap``    8 threads read and write more memory than the limit of their group; zram
 
 A flush is one that interrupts other CPUs.  All are counted (nr_tlb_remote_flush); the rows
 tier_flush_* of /proc/vmstat tell for what, on our kernels.  What they leave over is NUMA
-balancing's scanner, faults, and everything else.
+balancing's scanner and everything else.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab import boots, build, cache, flushes, manifest, programs, scenario
+from lab import boots, build, cache, flushes, instruments, manifest, metrics, programs, scenario
 from lab import topology as topologies
 from lab.errors import LabError
 from lab.migrate import LOOKUP, LOOKUP_S, SYSFS
@@ -31,9 +34,14 @@ from lab.results.study import Column, Study
 
 NAME = "flush"
 ROUNDS = 2
-CAUSES = ("scan", "promotion", "demotion", "swapout", "free")
+CAUSES = ("scan", "promotion", "demotion", "swapout", "free", "deferral")
+LOOKUPS = ("lookup", "seed", "cpu")
+CPUS = {"lookup": 8, "seed": 16, "cpu": 4, "file": 4, "cold": 4, "swap": 8}  # as many threads
+FAST_MB = {"file": 256, "cold": 256, "swap": 768}  # others: 128
 GROUP = "/sys/fs/cgroup/job"
 FILE_MB, RECLAIM_MB, RECLAIMS = 192, 16, 10
+# Of a thread, in microseconds, after 64 accesses
+PAUSE_US = {"file": 0, "cold": 100_000}
 SWAP_MB, LIMIT_MB, SWAP_OPS = 96, 48, 40_000
 # What seed series 000 was posted with: time limits that fit a machine on which a sweep is slow
 NUMAB = (
@@ -43,11 +51,15 @@ NUMAB = (
     "echo 2 > /proc/sys/kernel/numa_balancing",
 )
 BATCH = f"echo 1 > {SYSFS}/enabled"
+LATER = "echo 1 > /sys/kernel/mm/numab_later/enabled"
 MIGRC = f"echo 1 > {flushes.SWITCH}"
+APPEND = "clearcpuid=erms,fsrm"
+# 16 vCPUs do not all get a turn in time while the guest boots.
+CROWDED = f"{APPEND} rcupdate.rcu_cpu_stall_timeout=120"
 # Reclaim has to do the same work for the same pages.
 RECLAIM = ("pgscan_direct", "pgsteal_direct", "workingset_refault_anon", "workingset_refault_file")
 # Per 1,000: flushes of the causes that the row is about
-GOALS = {("file", "batch"): 4.0, ("swap", "batch"): 40.0}
+GOALS = {("file", "batch"): 4.0, ("cold", "batch"): 4.0, ("swap", "batch"): 40.0}
 MOST_WORSE = 1.0
 
 Figures = dict[str, float]
@@ -66,36 +78,38 @@ def _promoter() -> tuple[str, ...]:
     return tuple(f"echo {one.on} > {one.file}" for one in manifest.switches("kmmscand"))
 
 
+BALANCED = {
+    "base": Mode("base", "NUMA balancing, unmodified", NUMAB),
+    "numab-batch": Mode("tiershift", "NUMA balancing, batched migration", (*NUMAB, BATCH)),
+    "numab-both": Mode(
+        "tiershift", "NUMA balancing, batched migration and MIGRC", (*NUMAB, BATCH, MIGRC)
+    ),
+}
+RECLAIMED = {
+    "base": Mode("base", "unmodified"),
+    "off": Mode("tiershift", "ours, off"),
+    "batch": Mode("tiershift", "batched migration", (BATCH,)),
+}
 JOBS: dict[str, dict[str, Mode]] = {
     "lookup": {
-        "base": Mode("base", "NUMA balancing, unmodified", NUMAB),
-        "numab-batch": Mode("tiershift", "NUMA balancing, batched migration", (*NUMAB, BATCH)),
-        "numab-worker": Mode(
+        **BALANCED,
+        "numab-later": Mode(
             "tiershift",
-            "NUMA balancing, batched migration, MIGRC's worker alone",
-            (*NUMAB, BATCH, MIGRC, f"echo 1 > {flushes.MIGRC}max_pages"),
-        ),
-        "numab-defer": Mode(
-            "torture",
-            "NUMA balancing, batched migration, deferral alone",
-            (*NUMAB, BATCH, MIGRC, "echo 1 > /sys/kernel/debug/migrc/fault_at_once"),
-        ),
-        "numab-both": Mode(
-            "tiershift", "NUMA balancing, batched migration and deferral", (*NUMAB, BATCH, MIGRC)
+            "NUMA balancing, batched migration, flushing promotions postponed",
+            (*NUMAB, BATCH, LATER),
         ),
         "promoter": Mode("tiershift", "our promoter, batched migration", (*_promoter(), BATCH)),
+        "promoter-both": Mode(
+            "tiershift",
+            "our promoter, batched migration and MIGRC",
+            (*_promoter(), BATCH, MIGRC),
+        ),
     },
-    "file": {
-        "base": Mode("base", "unmodified"),
-        "off": Mode("tiershift", "ours, off"),
-        "batch": Mode("tiershift", "batched migration", (BATCH,)),
-        "both": Mode("tiershift", "batched migration and deferral", (BATCH, MIGRC)),
-    },
-    "swap": {
-        "base": Mode("base", "unmodified"),
-        "off": Mode("tiershift", "ours, off"),
-        "batch": Mode("tiershift", "batched migration", (BATCH,)),
-    },
+    "seed": BALANCED,
+    "cpu": BALANCED,
+    "file": RECLAIMED,
+    "cold": RECLAIMED,
+    "swap": RECLAIMED,
 }
 
 
@@ -109,23 +123,27 @@ def _script(job: str, mode: Mode) -> str:
         "echo +memory > /sys/fs/cgroup/cgroup.subtree_control",
         f"mkdir -p {GROUP}",
     )
-    if job == "lookup":
+    if job in LOOKUPS:
         before: tuple[str, ...] = (
             "echo 200 > /proc/sys/vm/watermark_scale_factor",
             "echo 1 > /sys/kernel/mm/numa/demotion_enabled",
         )
         run: tuple[str, ...] = (
-            f"timeout {LOOKUP_S} {built['lookup']} {LOOKUP} < /dev/null | grep ^RESULT",
+            f"timeout {LOOKUP_S} {built['lookup']} {LOOKUP} --threads {CPUS[job]} < /dev/null "
+            "| grep ^RESULT",
         )
-    elif job == "file":
+    elif job in PAUSE_US:
         before = (
             "echo 1 > /sys/kernel/mm/numa/demotion_enabled",
             f"echo {FILE_MB + 32}M > /sys/block/zram0/disksize",
             "mkfs.ext2 -q /dev/zram0 && mkdir -p /tmp/file && mount /dev/zram0 /tmp/file || exit 4",
             f"dd if=/dev/zero of=/tmp/file/data bs=1M count={FILE_MB} 2> /dev/null",
             "sync; echo 3 > /proc/sys/vm/drop_caches",
-            f"(echo 0 > {GROUP}/cgroup.procs; exec {press} --file /tmp/file/data "
-            f"--size-mb {FILE_MB} --threads 8 --ops 1000000000 < /dev/null > /tmp/said) & job=$!",
+            # The shell that reclaims shares two CPUs of the host with the readers.
+            f"(echo 0 > {GROUP}/cgroup.procs; exec nice -n 19 {press} --file /tmp/file/data "
+            f"--size-mb {FILE_MB} --threads {CPUS[job]} --pause-us {PAUSE_US[job]} "
+            "--ops 1000000000 < /dev/null > /tmp/said) "
+            "& job=$!",
             "sleep 15",
         )
         run = (
@@ -139,10 +157,10 @@ def _script(job: str, mode: Mode) -> str:
             f"echo {LIMIT_MB}M > {GROUP}/memory.max",
         )
         run = (
-            f"(echo 0 > {GROUP}/cgroup.procs; exec {press} --size-mb {SWAP_MB} --threads 8 "
-            f"--ops {SWAP_OPS} < /dev/null) | grep ^RESULT",
+            f"(echo 0 > {GROUP}/cgroup.procs; exec {press} --size-mb {SWAP_MB} "
+            f"--threads {CPUS[job]} --ops {SWAP_OPS} < /dev/null) | grep ^RESULT",
         )
-    after = ("kill $job; wait $job; grep ^RESULT /tmp/said",) if job == "file" else ()
+    after = ("kill $job; wait $job; grep ^RESULT /tmp/said",) if job in PAUSE_US else ()
     return "\n".join(
         (
             *common,
@@ -164,17 +182,15 @@ def figures(job: str, before: str, after: str, words: Mapping[str, Any]) -> Figu
 
     old, new = read(before), read(after)
     delta = {name: new[name] - old.get(name, 0) for name in new}
-    units = {
-        "lookup": delta[flushes.MIGRATED],
-        "file": flushes.total(delta, flushes.DEMOTED),
-        "swap": delta["pswpout"],
-    }[job]
+    demoted = flushes.total(delta, flushes.DEMOTED)
+    moved = {"file": demoted, "cold": demoted, "swap": delta["pswpout"]}
+    units = moved.get(job, delta[flushes.MIGRATED])
     if not units:
         raise LabError(f"{job}: nothing was moved", "see the log of the guest")
     found: Figures = {
         "units": units,
         "promoted": flushes.total(delta, flushes.PROMOTED),
-        "demoted": flushes.total(delta, flushes.DEMOTED),
+        "demoted": demoted,
         "swapped": delta["pswpout"],
         "ops": words["ops"],
         "flushes": delta[flushes.SENT],
@@ -185,34 +201,53 @@ def figures(job: str, before: str, after: str, words: Mapping[str, Any]) -> Figu
         "units_op": 1000 * units / words["ops"],
     }
     if "tier_flush_scan" in delta:
-        found |= {one: 1000 * delta[f"tier_flush_{one}"] / units for one in CAUSES}
+        found |= {one: 1000 * delta.get(f"tier_flush_{one}", 0) / units for one in CAUSES}
         found["other"] = found["all"] - sum(found[one] for one in CAUSES)
-    if "migrc_deferred" in delta:
-        found["deferred"] = 100 * delta["migrc_deferred"] / units
+    if flushes.DEFERRED in delta:
+        found["deferred"] = 100 * delta[flushes.DEFERRED] / max(1, demoted)
     if "pause_most_us" in words:
         found |= {"pause": words["pause_us"], "pause_most": words["pause_most_us"]}
         found |= {name: 1000 * delta.get(name, 0) / units for name in RECLAIM}
     return found
 
 
+def instructions(table: instruments.InsnTable, ops: int) -> Figures:
+    """For each operation, of all CPUs: user code, and what the kernel did.
+
+    How long a CPU idles, spins on a lock, or waits for others to answer an interrupt depends on
+    when the host runs its vCPUs.
+    """
+    waiting = {*metrics.SPIN_SYMBOLS, metrics.IPI_SYMBOL}
+    kernel = sum(vcpu.kernel_busy for vcpu in table.vcpus)
+    kernel -= sum(sum(one.insn) for one in table.symbols.values() if one.name in waiting)
+    return {"user_op": sum(vcpu.user for vcpu in table.vcpus) / ops, "kernel_op": kernel / ops}
+
+
 def _measure(job: str, mode: Mode, number: int) -> Figures:
-    fast = {"lookup": 128, "file": 256, "swap": 768}[job]
-    machine = topologies.load("two-tier", fast_mb=fast, slow_mb=384, fast_cpus=8)
-    log, _ = boots.boot(
+    machine = topologies.load(
+        "two-tier", fast_mb=FAST_MB.get(job, 128), slow_mb=384, fast_cpus=CPUS[job]
+    )
+    log, out = boots.boot(
         NAME,
         f"{job} {mode.label} {number}",
         build.kernel(mode.kernel),
         machine,
         _script(job, mode),
-        append="clearcpuid=erms,fsrm",
-        expected_s=LOOKUP_S + 40 if job == "lookup" else 60,
+        plugins=boots.insn if job == "cpu" else None,
+        append=CROWDED if job == "seed" else APPEND,
+        expected_s=LOOKUP_S + 40 if job in LOOKUPS else 60,
     )
     parts = re.search(
         r"^BEFORE\n(.*)^MIDDLE\n(?:.*)^AFTER\n(.*)^END$", log, re.DOTALL | re.MULTILINE
     )
     if not parts:
         raise LabError("the guest has not printed its counters", log[-500:])
-    return figures(job, parts[1], parts[2], boots.said(log, "the job"))
+    words = boots.said(log, "the job")
+    found = figures(job, parts[1], parts[2], words)
+    if job == "cpu":
+        table = instruments.read_insn(out / "insn.json", kinds=False).total
+        found |= instructions(table, words["ops"])
+    return found
 
 
 def _mean(rounds: list[Figures]) -> Figures:
@@ -279,7 +314,7 @@ def measure(args: argparse.Namespace) -> bool:
         began,
         scenario.command_line(sys.argv),
         jobs=jobs,
-        kernels={one: build.kernel(one).describe() for one in ("base", "tiershift", "torture")},
+        kernels={one: build.kernel(one).describe() for one in ("base", "tiershift")},
     )
     whole = not args.job and args.rounds >= ROUNDS
     return finish.finish(STUDY, facts, runs(facts), whole=whole)
@@ -288,9 +323,9 @@ def measure(args: argparse.Namespace) -> bool:
 STUDY = Study(
     name=NAME,
     title="TLB flushes by cause",
-    what=f"Tables are looked up on a fast node that is too small (150 s); memory.reclaim demotes "
-    f"{RECLAIM_MB} MiB of a mapped file {RECLAIMS} times; a group swaps to zram.  8 threads on 8 "
-    f"CPUs each, means of {ROUNDS} runs.",
+    what=f"Tables are looked up on a fast node that is too small ({LOOKUP_S} s); memory.reclaim "
+    f"demotes {RECLAIM_MB} MiB of a mapped file {RECLAIMS} times; a group swaps to zram.  Each CPU "
+    f"has one thread.  Figures are means of {ROUNDS} runs.",
     columns=(
         Column("units", "pages that count"),
         Column("flushes", "TLB flushes"),
@@ -298,11 +333,13 @@ STUDY = Study(
         Column("all_each", "runs differ by", "{:,.1f}"),
         *(Column(one, f"for {one}", "{:,.1f}") for one in CAUSES),
         Column("other", "other", "{:,.1f}"),
-        Column("deferred", "deferred, %", "{:.1f}"),
+        Column("deferred", "deferred, % of demoted", "{:.1f}"),
         Column("received", "interrupts of CPUs per 1,000 pages", "{:,.0f}"),
         Column("per_op", "flushes per million operations", "{:,.0f}"),
         Column("received_op", "interrupts per million operations", "{:,.0f}"),
         Column("units_op", "pages per 1,000 operations", "{:,.2f}"),
+        Column("user_op", "instructions of user code per operation", "{:,.1f}"),
+        Column("kernel_op", "kernel instructions per operation", "{:,.1f}"),
         Column("ops", "operations"),
         Column("promoted", "promoted"),
         Column("demoted", "demoted"),
@@ -311,19 +348,25 @@ STUDY = Study(
         Column("pause_most", "longest of 1,000 windows, us"),
         *(Column(one, f"{one} per 1,000", "{:,.0f}") for one in RECLAIM),
     ),
-    minutes=60,
+    minutes=85,
     run=measure,
-    groups=study.MIGRATE,
+    groups=tuple(dict.fromkeys(study.MIGRATE + study.MIGRC)),
     arguments=arguments,
     parts=(
-        ("Lookups; pages that move", "lookup: "),
+        ("Lookups, 8 threads; pages that move", "lookup: "),
+        ("Lookups, 16 threads; pages that move", "seed: "),
+        ("Lookups, 4 threads, instructions counted; pages that move", "cpu: "),
         ("memory.reclaim of a mapped file; pages demoted", "file: "),
+        ("memory.reclaim of a mapped file whose pages are cold; pages demoted", "cold: "),
         ("A group at its limit; pages swapped out", "swap: "),
     ),
     notes=(
         "Pages that count are all that move, those demoted, and those swapped out.",
         "Other is everything that tier_flush_* does not count: NUMA balancing's scanner, faults, "
-        "deferred pages (drains), exits, mprotect(2).",
+        "exits, mprotect(2).",
+        "For deferral are the flushes of what MIGRC kept, and those before a write.",
+        "Instructions are those of all CPUs.  They leave out idling, spinning on locks, and "
+        "waiting for other CPUs to answer an interrupt.",
         "An operation is a lookup, or an access to a page.  Pauses are real microseconds of the "
         "emulator, in which eight CPUs share two.",
     ),

@@ -101,10 +101,6 @@ ROWS = (
     Row("shootdowns_sent", "TLB shootdowns sent", "count"),
     Row("shootdowns_received", "TLB shootdowns received, all CPUs", "count"),
     Row("shootdowns_app", "TLB shootdown interrupts on app CPUs", "count"),
-    Row("migrated", "pages migrated, up, down and sideways", "count"),
-    Row("deferred_share", "  of these, without a flush of their own", "ratio"),
-    Row("flushes_per_1000", "TLB shootdowns sent, per 1,000 pages migrated", "per_op"),
-    Row("received_per_1000", "  received", "per_op"),
     Row("tlb_flushes", "whole TLB flushed but for switches, app CPUs", "count"),
     Row("tlb_fills", "fills of the model TLB, app CPUs", "count"),
     Row("app_kernel", "kernel instructions, app CPUs", "count"),
@@ -323,10 +319,6 @@ def of_contender(run: dict[str, Any], setup: dict[str, Any], machine: dict[str, 
         "seconds": work.get("seconds", measured["seconds"]),
         "hot_on_fast": work.get("hot_on_fast"),
     }
-    if any(flushes.SWITCH in contender["settings"] for contender in setup.get("contender", ())):
-        counted = flushes.of(delta)
-        for key in ("migrated", "deferred_share", "flushes_per_1000", "received_per_1000"):
-            figures[key] = counted[key]
     if "tlb" in run:
         figures["tlb_flushes"], figures["tlb_fills"] = (
             run["tlb"][key] for key in ("flushes", "fills")

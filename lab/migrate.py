@@ -103,7 +103,16 @@ def _move(mode: Mode, folio: str, cpus: int, rounds: int, more: str = "") -> tup
     label = f"{folio} {cpus} CPUs {mode.label} {rounds} {more}"
     machine = topologies.load("two-tier", fast_cpus=cpus, **SMALL_MB)
     plugins = None if "--watch" in more else boots.insn
-    return boots.boot(NAME, label, build.kernel(mode.kernel), machine, script, plugins=plugins)
+    # With limit 1 each page's flush waits until two cores have run eight busy CPUs: 15 ms.
+    return boots.boot(
+        NAME,
+        label,
+        build.kernel(mode.kernel),
+        machine,
+        script,
+        plugins=plugins,
+        timeout_s=1800,
+    )
 
 
 def per_page(words: dict[str, Any], table: instruments.InsnTable) -> Figures:

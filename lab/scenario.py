@@ -32,7 +32,7 @@ SCHEMA = 1
 DIRECTORY = Path(__file__).parent / "scenarios"
 SWEEP = Path(__file__).parent / "sweep.toml"
 # What runs in the guest: the agent, and the parts of this package that it imports.
-AGENT = ("__init__.py", "agent.py", "damon.py", "steps.py")
+AGENT = ("__init__.py", "agent.py", "damon.py")
 INSTRUMENTS = ("access", "insn", "tlb")
 
 
@@ -94,7 +94,6 @@ class Machine:
     sizes: dict[str, int] = field(default_factory=dict)
     system_cpus: list[int] = field(default_factory=list)
     append: str = ""
-    disk_mb: int = 0  # of /dev/vda, which is empty
 
     def load(self) -> topology.Topology:
         return topology.load(self.name, **self.sizes)
@@ -138,8 +137,6 @@ class Measure:
     timeout_s: int = 240
     expected_s: int = 80
     watch_ms: int = 0
-    revive: bool = False
-    icount: bool = False  # time is the number of instructions: for the length of fixed work
     unit: str = "operation"
     noise_app_per_op: float = 0.0
     noise_all_per_op: float = 0.0
@@ -485,7 +482,6 @@ def make_job(
         }
         if scenario.measure.watch_ms
         else None,
-        "revive": scenario.measure.revive,
         "sample_s": scenario.measure.sample_s,
         "timeout_s": scenario.measure.timeout_s,
         "labmark": _program("labmark", built, {}, out),
@@ -547,8 +543,6 @@ class Live:
             self.phase, self._ops = "placed on the slow node", f"{event['share']:.1%}"
         elif kind == "start":
             self.phase, self._ops = "run", ""
-        elif kind == "step":
-            self.phase = f"run ({event['name']})"
         elif kind == "progress":
             self._ops = f"{event['ops']} ops in {event['t']:.0f} s"
         elif kind == "stop":
@@ -653,18 +647,13 @@ def run_contender(
     cache: Path,
     external: dict[str, Path],
     live: Live,
-    prepare: str = "",
-    steps: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Boot, run the job, and gather what agent and instruments wrote.
-
-    ``prepare`` is for a shell, before the agent; ``steps`` see lab/steps.py.
-    """
+    """Boot, run the job, and gather what agent and instruments wrote."""
     if out.exists():
         shutil.rmtree(out)
     out.mkdir(parents=True)
     built = programs.build_programs(cache / "programs")
-    job = {**make_job(scenario, contender, out, built, external), "steps": [*steps]}
+    job = make_job(scenario, contender, out, built, external)
     (out / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
     agent = copy_agent(out)
     live.access = out / "access.jsonl"
@@ -673,13 +662,11 @@ def run_contender(
     result = guest.run(
         kernel.image,
         machine,
-        prepare + shlex.join([*agent, str(out / "job.json")]),
+        shlex.join([*agent, str(out / "job.json")]),
         out_dir=out,
         timeout_s=3 * scenario.measure.timeout_s // 2 + 120,  # load, run, and the rest
         plugins=_plugins(scenario, kernel, out, cache),
         append=scenario.topology.append,
-        icount=scenario.measure.icount,
-        disk_mb=scenario.topology.disk_mb,
         on_line=live.on_line,
     )
     data = agent_results(out, result.exit_code, f"scenario {scenario.name}, {contender.name}")

@@ -36,18 +36,14 @@ MACHINES = {
 
 # Under the default policy; the slow nodes fill because demotion is on and the
 # fast nodes are too small for the load, and by migratepages now and then.
-# That may defer (a debug switch), so MIGRC is switched off when it has much to flush.
-# stress-ng writes its pages now and then: those that it has not written for a while are
-# left read-only, or there would be next to nothing to defer.
+# That may defer (a debug switch), so MIGRC is switched off when it has something to flush.
 # The scanner gets a whole CPU: of a quarter, the debug kernel makes too few scans in half a minute.
 # Of the stressors, vm, mremap and fork look at what they have written only with --verify.
 RUN = """
 set -e
 count() { awk -v row=$1 '$1 == row { print $2 }' /proc/vmstat; }
 [ -d /sys/kernel/debug/migrc ] || mount -t debugfs none /sys/kernel/debug
-migrc=/sys/kernel/mm/migrc
 echo 1 > /sys/kernel/debug/migrc/defer_syscalls
-echo 1 > $migrc/restore_readonly
 cd /sys/fs/cgroup
 [ -e cgroup.procs ] || mount -t cgroup2 none .
 cd /sys/fs/cgroup
@@ -356,8 +352,7 @@ STUDIES = (
         groups=tuple(dict.fromkeys(study.KMMSCAND + study.MIGRC + study.ZAP)),
         arguments=arguments,
         notes=(
-            "kmmscand has a short period and a whole CPU. It and MIGRC are toggled every 7 s; "
-            "MIGRC's restore_readonly is on.",
+            "kmmscand has a short period and a whole CPU. It and MIGRC are toggled every 7 s.",
             "Each second the memory control group of stress-ng gets another memory.tier.max, "
             "also 0.",
             "Where no page was deferred a run says nothing of MIGRC but that switching it did no "

@@ -11,10 +11,6 @@ from lab import (
     curves,
     flush,
     migrate,
-    migrc_ab,
-    migrc_cost,
-    migrc_curve,
-    migrc_growth,
     migrcfaults,
     models,
     policycost,
@@ -44,7 +40,7 @@ def every() -> Iterator[Study]:
     yield flush.STUDY
     yield migrate.STUDY
     yield aging.STUDY
-    for module in (migrc_ab, migrc_growth, migrc_cost, migrc_curve, migrcfaults, soak, models):
+    for module in (migrcfaults, soak, models):
         yield from module.STUDIES
 
 

@@ -26,8 +26,8 @@ ROOMS = {
     "zap-batch": ("boot/test_zap_selftest.py",),
     "kvm-aging": ("boot/test_kvm_aging.py",),
 }
-# migrc has 18 programs, 22 rules that are broken, and four boots; the others boot the debug kernel
-# as well, which takes up to a minute, and guests of the guest are emulated twice.
+# migrc breaks each of its rules and looks whether a program notices; the others boot the debug
+# kernel as well, which takes up to a minute, and guests of the guest are emulated twice.
 ROOM_LIMITS = {"migrc": 240, "migrate-batch": 120, "kvm-aging": 120}
 TIERS = ("unit", "boot")  # what `make test` runs
 OVERRUN = 2.0

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lab import cache, guest, ktap, manifest, run
 from lab.deb.make import PACKAGING
+from lab.deb.package import EXAMPLES
 from lab.errors import LabError
 from lab.ktap import Case
 from lab.topology import Topology
@@ -132,6 +133,15 @@ class Boot:
         return [f"{case.name}: {case.reason}" for case in self.cases if case.outcome != "pass"]
 
 
+def switches() -> list[str]:
+    """FILE=OFF=ON of each switch; ON is what the example leaves it at."""
+    example = (EXAMPLES / "tiershift.conf").read_text(encoding="utf-8")
+    every = [one for room in manifest.load().values() for one in room.switches]
+    return [
+        f"{one.file}={one.off}={one.on if f' {one.file} ' in example else one.off}" for one in every
+    ]
+
+
 def boot(
     root: Root,
     release: str,
@@ -144,11 +154,10 @@ def boot(
 ) -> Boot:
     """Boot the kernel that /vmlinuz points to from a disk, and run packaging/check.sh."""
     out.mkdir(parents=True, exist_ok=True)
-    switches = [f"{s.file}={s.off}={s.on}" for m in manifest.load().values() for s in m.switches]
     wanted = {
         "RELEASE": release,
         "TIERS": str(2 if topology.hmat else 1),
-        "SWITCHES": " ".join(switches),
+        "SWITCHES": " ".join(switches()),
         "THREADS": "kmmscand0 kpromoted1",
         "MODULES": " ".join(modules),
         "STRESS_S": str(stress_s),

@@ -78,6 +78,7 @@ def _tiering(label: str, study: str, figure: str, form: str, other: str = "NUMA 
 
 
 BIG = "repeats-hotcold-4g"
+POSTPONED = "lookup: NUMA balancing, batched migration, flushing promotions postponed"
 ZAP = "time: munmap, 4 KiB, 1024 MiB"
 PARTS = (
     Part(
@@ -102,20 +103,28 @@ PARTS = (
         ("mechanism", "measured", "without", "with"),
         (
             Pair(
-                "TLB flushes per 1,000 migrated pages; NUMA balancing promotes; 16 CPUs",
-                "migrc",
-                "{:,.1f}",
-                ("lookup, numab2, all rounds", "flushes_per_1000"),
-                ("lookup, numab2-migrc, all rounds", "flushes_per_1000"),
-                "MIGRC: no TLB flush for read-only pages",
-            ),
-            Pair(
                 "KVM flush requests for 32 MiB of a guest",
                 "migrate",
                 "{:,.0f}",
                 ("kvm: 1 of 1 pages, off", "requests"),
                 ("kvm: 1 of 1 pages, on", "requests"),
                 "batched migration",
+            ),
+            Pair(
+                "TLB flushes per 1,000 pages swapped out; 8 threads",
+                "flush",
+                "{:,.1f}",
+                ("swap: unmodified", "all"),
+                ("swap: batched migration", "all"),
+                "batched migration",
+            ),
+            Pair(
+                "TLB flushes per 1,000 moved pages; NUMA balancing promotes; 8 threads",
+                "flush",
+                "{:,.1f}",
+                ("lookup: NUMA balancing, unmodified", "all"),
+                (POSTPONED, "all"),
+                "batched migration, flushing promotions postponed",
             ),
             Pair(
                 "munmap of 1 GiB in 4 KiB pages, ms on one emulated CPU",
@@ -135,7 +144,7 @@ PARTS = (
             ),
         ),
         'Four more mechanisms have switches of their own, off after boot.  "Without" is the base '
-        "kernel; for batched migration it is the switched-off mechanism:",
+        "kernel; for KVM's flush requests it is the switched-off mechanism:",
     ),
     Part(
         ("**tiershift loses**", "compared with", "the other", "tiershift"),
@@ -162,12 +171,20 @@ PARTS = (
                 "base kernel",
             ),
             Pair(
-                "tiershift promotes, MIGRC on: TLB flushes per 1,000 migrated pages",
-                "migrc",
+                "TLB flushes per 1,000 moved pages; NUMA balancing promotes; 16 threads, MIGRC on",
+                "flush",
                 "{:,.1f}",
-                ("lookup, kmmscand-off, all rounds", "flushes_per_1000"),
-                ("lookup, kmmscand-migrc, all rounds", "flushes_per_1000"),
-                "tiershift, MIGRC off",
+                ("seed: NUMA balancing, batched migration", "all"),
+                ("seed: NUMA balancing, batched migration and MIGRC", "all"),
+                "MIGRC off",
+            ),
+            Pair(
+                "group at its limit: longest of 1,000 pauses beside swap-out, us",
+                "flush",
+                "{:,.0f}",
+                ("swap: unmodified", "pause_most"),
+                ("swap: batched migration", "pause_most"),
+                "base kernel",
             ),
         ),
     ),

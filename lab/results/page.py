@@ -111,6 +111,8 @@ def markdown(
             "predict hardware.  A single run has no verdict; goals need repeated runs or exact "
             "counts.",
             "",
+            "[flushes.md](flushes.md) tells TLB flushes by source, and what became of the goals.",
+            "",
             "## Scenarios",
             "",
             "The [README](../README.md) has the main figures and the losses.",

@@ -12,7 +12,7 @@ from lab.results import ledger
 
 # Groups of objects (linux/ROOM/room.toml) whose code a study of a mechanism depends on
 KMMSCAND = ("mm/tier/", "mm/demote.o", "mm/migrate.o", "mm/vmscan.o")
-MIGRC = ("mm/migrc/", "mm/migrate.o", "mm/rmap.o", "mm/memory.o")
+MIGRC = ("mm/migrc/", "mm/migrate.o", "mm/rmap.o", "mm/memory.o", "mm/vmscan.o")
 MIGRATE = ("mm/migrate_batch.o", "mm/migrate_copy.o", "mm/migrate.o", "mm/rmap.o", "mm/vmscan.o")
 AGING = (
     *("mm/mmu_age.o", "mm/mmu_notifier.o", "mm/vmscan.o", "mm/tier/"),

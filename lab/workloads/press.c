@@ -2,7 +2,8 @@
 /*
  * press: threads access random pages of memory that is taken away from them, a fixed number of
  * times.  The memory is anonymous, of which --write-pct of the accesses write, or with --file a
- * file that is mapped read-only.  Nine of ten accesses go to the first half.
+ * file that is mapped read-only.  Nine of ten accesses go to the first half.  With --pause-us, each
+ * thread sleeps after 64 accesses, so most pages are cold.
  *
  * Another thread of the process touches a few locked pages all the time.  It takes note of its
  * longest pause in each of 1,000 windows of 10 ms: what the work of the others costs a thread that
@@ -17,7 +18,7 @@
 enum { BATCH = 64, WINDOWS = 1000, WINDOW_MS = 10, LOCKED = 16 };
 
 static struct {
-	uint64_t size_mb, threads, ops, write_pct, seed;
+	uint64_t size_mb, threads, ops, write_pct, pause_us, seed;
 	const char *file;
 } cfg = {
 	.size_mb = 64, .threads = 8, .ops = 100000, .write_pct = 50, .seed = 1, .file = "",
@@ -28,6 +29,7 @@ static const struct opt opts[] = {
 	{ "threads", OPT_U64, &cfg.threads, "worker threads, at most 64" },
 	{ "ops", OPT_U64, &cfg.ops, "accesses of each thread" },
 	{ "write-pct", OPT_U64, &cfg.write_pct, "accesses that write, in percent" },
+	{ "pause-us", OPT_U64, &cfg.pause_us, "a thread sleeps so long after 64 accesses" },
 	{ "file", OPT_STR, &cfg.file, "map this file instead" },
 	{ "seed", OPT_U64, &cfg.seed, "random seed" },
 	{ NULL, OPT_U64, NULL, NULL },
@@ -65,6 +67,8 @@ static void work(struct team *t, unsigned int id)
 		}
 		ops += BATCH;
 		team_count(t, id, ops);
+		if (cfg.pause_us)
+			usleep(cfg.pause_us);
 	}
 	if (sum == 0x6c6162)	/* keeps the loads alive */
 		fputs("", stderr);

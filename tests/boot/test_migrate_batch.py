@@ -51,6 +51,10 @@ BROKEN = {
         replace(RECLAIM, args="-r swapout.on.written"),
         r"== lost \(\d+\)",
     ),
+    f"{RECLAIM_FAULTS}/fault_trouble": (
+        replace(RECLAIM, args="-r swapout.on.pressed"),
+        "reclaim in trouble has put off folios",
+    ),
     f"{RECLAIM_FAULTS}/fault_long": (replace(RECLAIM, args="-r request.bound"), r">= most \(512\)"),
 }
 

@@ -781,3 +781,20 @@ def test_few_rows_and_the_sentence() -> None:
     labels = [re.split("  +", line)[0] for line in shown.getvalue().splitlines() if "  " in line]
     assert len(labels) == len(set(labels))
     assert "kernel instructions, all CPUs: more than without tiering, per promoted page" in labels
+
+
+@pytest.mark.parametrize(
+    ("highest", "step"), [(8.0, 1), (8.1, 2), (40, 5), (41, 10), (0.08, 0.01), (0.0, 1)]
+)
+def test_ticks_are_round(highest: float, step: float) -> None:
+    assert report.round_step(highest) == pytest.approx(step)
+
+
+def test_model_of_the_tlb_is_told_where_it_was_counted() -> None:
+    run = contender("none", "none", 1_000_000, 0, None)
+    made = result(run)
+    without = metrics.of_contender(run, made["setup"], made["machine"])
+    found = metrics.of_contender(
+        {**run, "tlb": {"flushes": 3, "fills": 4}}, made["setup"], made["machine"]
+    )
+    assert (found["tlb_flushes"], found["tlb_fills"]) == (3, 4) and "tlb_fills" not in without

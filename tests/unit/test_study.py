@@ -188,6 +188,13 @@ def test_part_of_a_study_is_not_recorded(
     assert finish.PART in capsys.readouterr().out and recorded == []
 
 
+def test_what_measured_nothing_is_an_error_and_deletes_nothing(recorded: list[str]) -> None:
+    """Without a run there is no line that could hold a failed check."""
+    with pytest.raises(LabError, match="x measured nothing") as error:
+        finish.finish(make(), {**FACTS, "failures": ["not understood"]}, [])
+    assert error.value.todo == "not understood" and recorded == []
+
+
 @pytest.mark.parametrize(
     ("good", "word"), [(True, ledger.MET), (False, ledger.MISSED), (None, ledger.UNSEEN)]
 )
