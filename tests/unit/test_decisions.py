@@ -17,7 +17,6 @@ import pytest
 from lab import cache
 
 ROOT = cache.PROJECT
-PROMOTE = ROOT / "linux/promote/files/mm/tier"
 KMMSCAND = ROOT / "linux/kmmscand/files/mm/tier/kmmscand"
 # Cases of each file, up to those that need the kernel
 CASES = (
@@ -31,69 +30,38 @@ STUBS = (
     *("bitmap", "bitops", "compiler", "jiffies", "jump_label", "list", "math", "minmax"),
     *("nodemask", "pgtable", "string", "tier", "time64", "types"),
 )
-HEADERS = (*("policy.h", "hotness.h", "limit.h", "bounce.h", "target.h", "cache.h"),)
+HEADERS = (*("decide.h", "hotness.h", "limit.h", "target.h", "cache.h"),)
 
 # Header, what it says, and what it must not say
 MUTATIONS = (
-    ("policy.h", "*hot && *hot + histogram", "*hot + histogram"),
-    ("policy.h", "> budget)\n\t\t\tbreak", ">= budget)\n\t\t\tbreak"),
-    ("policy.h", "score >= max(min_score, 1U)", "score >= min_score"),
-    ("policy.h", "kpromoted_window_longest(period_ms) / 2, kpromoted", "period_ms, kpromoted"),
-    ("policy.h", "min(least + 2, (unsigned int)HOTNESS_MAX_SCORE)", "least + 2"),
-    ("policy.h", "hot > 2 * budget", "hot > budget"),
-    ("policy.h", "warm < budget / 2", "warm < budget"),
-    ("policy.h", "next / KPROMOTED_WINDOW_STEP)", "0)"),
-    ("policy.h", "next * KPROMOTED_WINDOW_STEP)", "~0UL)"),
-    ("policy.h", "} else if (next < period_ms) {", "} else if (false) {"),
-    ("policy.h", "} else if (next < period_ms) {", "} else {"),
-    ("policy.h", "clamp(next, least, max(most, least))", "clamp(next, least, period_ms)"),
-    ("policy.h", "regrets->regretted < KPROMOTED_REGRET_MIN", "false"),
-    ("policy.h", "regrets->demoted / KPROMOTED_REGRET_LIMIT", "regrets->demoted"),
-    ("policy.h", "<= regrets->demoted / KPROMOTED_REGRET_SHARE", "<= regrets->demoted"),
-    ("policy.h", "\tregrets->regretted = 0;\n", ""),
-    ("policy.h", "(table >> 3) + (table >> 6)", "(table >> 6)"),
-    ("policy.h", " + (table >> 6) + (table >> 9)", " + (table >> 9)"),
-    ("policy.h", "(table >> 12) + number", "(table >> 12)"),
-    ("policy.h", "min(missing, (all << HOTNESS_MAX_SHIFT) - all)", "missing"),
-    ("policy.h", "min(missing, (all << HOTNESS_MAX_SHIFT) - all)", "all ? missing : 0"),
-    ("policy.h", "mult_frac(pages, all + missing, all)", "pages + missing"),
-    ("policy.h", "left <= enough ||", "left < enough ||"),
-    ("policy.h", "left <= enough ||", ""),
-    ("policy.h", "|| burst->looks == KMMSCAND_BURST_LOOKS", "|| burst->looks == 17"),
-    ("policy.h", "if (burst->looks && burst->usecs", "if (burst->usecs"),
-    ("policy.h", "burst->looks && burst->usecs <= burst->least", "burst->looks"),
-    ("policy.h", "burst->looks && burst->usecs <= burst->least", "false"),
-    ("policy.h", "left == before ? burst->quiet + 1 : 0", "burst->quiet + 1"),
-    ("policy.h", "left == before ? burst->quiet + 1 : 0", "burst->quiet + (left == before)"),
-    ("policy.h", "max(burst->usecs / 2, burst->least)", "max(burst->usecs / 4, burst->least)"),
-    ("policy.h", "max(burst->usecs / 2, burst->least)", "burst->usecs / 2"),
-    ("policy.h", "max(KMMSCAND_BURST_USECS, found / KMMSCAND_BURST_SPEED)", "50"),
-    ("policy.h", "max(KMMSCAND_BURST_USECS, found / KMMSCAND_BURST_SPEED)", "found / 4"),
-    ("policy.h", "regret != KPROMOTED_REGRETS_FEW)\n\t\texchange", "false)\n\t\texchange"),
-    ("policy.h", "else if (full)\n", "else if (false)\n"),
-    ("policy.h", "else if (used >= exchange)", "else"),
-    ("policy.h", "min(4 * exchange, most)", "4 * exchange"),
-    ("policy.h", "return max(exchange, KPROMOTED_BATCH)", "return exchange"),
-    ("policy.h", "MANY && exchange <= KPROMOTED_BATCH", "MANY"),
-    ("policy.h", "MANY && exchange <= KPROMOTED_BATCH", "MANY && false"),
-    ("policy.h", "exchange <= KPROMOTED_BATCH", "exchange < KPROMOTED_BATCH"),
-    ("policy.h", "pressure->warm + pressure->warm / 2 + KPROMOTED_NEWS", "~0UL"),
-    (
-        "policy.h",
-        "if (regret != KPROMOTED_REGRETS_MANY)\n\t\t\tpressure",
-        "if (true)\n\t\t\tpressure",
-    ),
-    ("policy.h", "clamp(2 * pressure->hold,", "clamp(pressure->hold,"),
-    ("policy.h", "pressure->hold -= !!pressure->hold", "pressure->hold -= 0"),
-    ("policy.h", "if (!relent || !(warm", "if (!(warm"),
-    ("policy.h", "!(warm || close)", "!warm"),
-    ("policy.h", "++pressure->calm < KPROMOTED_CALM", "false"),
-    ("bounce.h", "age_ms < TIER_BOUNCE_MIN_MSECS", "false"),
-    ("bounce.h", "bounce && age_ms < TIER_BOUNCE_MAX_MSECS", "age_ms < TIER_BOUNCE_MAX_MSECS"),
-    ("bounce.h", "promoted < fast_pages / 4", "true"),
-    ("bounce.h", "age_ms < TIER_BOUNCE_MAX_MSECS && promoted", "promoted"),
-    ("bounce.h", "2 * (bounce ? TIER_BOUNCE_MAX_MSECS :", "2 * (0 ? TIER_BOUNCE_MAX_MSECS :"),
-    ("bounce.h", "return TIER_BOUNCE_BOTH", "return TIER_BOUNCE_NEXT"),
+    ("decide.h", "*hot && *hot + histogram", "*hot + histogram"),
+    ("decide.h", "> budget)\n\t\t\tbreak", ">= budget)\n\t\t\tbreak"),
+    ("decide.h", "score >= max(min_score, 1U)", "score >= min_score"),
+    ("decide.h", "hot > 2 * budget", "hot > budget"),
+    ("decide.h", "warm < budget / 2", "warm < budget"),
+    ("decide.h", "next / KPROMOTED_WINDOW_STEP)", "0)"),
+    ("decide.h", "next * KPROMOTED_WINDOW_STEP)", "~0UL)"),
+    ("decide.h", "} else if (next < period_ms) {", "} else if (false) {"),
+    ("decide.h", "} else if (next < period_ms) {", "} else {"),
+    ("decide.h", "clamp(next, least, max(most, least))", "clamp(next, least, period_ms)"),
+    ("decide.h", "(table >> 3) + (table >> 6)", "(table >> 6)"),
+    ("decide.h", " + (table >> 6) + (table >> 9)", " + (table >> 9)"),
+    ("decide.h", "(table >> 12) + number", "(table >> 12)"),
+    ("decide.h", "min(missing, (all << HOTNESS_MAX_SHIFT) - all)", "missing"),
+    ("decide.h", "min(missing, (all << HOTNESS_MAX_SHIFT) - all)", "all ? missing : 0"),
+    ("decide.h", "mult_frac(pages, all + missing, all)", "pages + missing"),
+    ("decide.h", "left <= enough ||", "left < enough ||"),
+    ("decide.h", "left <= enough ||", ""),
+    ("decide.h", "|| burst->looks == KMMSCAND_BURST_LOOKS", "|| burst->looks == 17"),
+    ("decide.h", "if (burst->looks && burst->usecs", "if (burst->usecs"),
+    ("decide.h", "burst->looks && burst->usecs <= burst->least", "burst->looks"),
+    ("decide.h", "burst->looks && burst->usecs <= burst->least", "false"),
+    ("decide.h", "left == before ? burst->quiet + 1 : 0", "burst->quiet + 1"),
+    ("decide.h", "left == before ? burst->quiet + 1 : 0", "burst->quiet + (left == before)"),
+    ("decide.h", "max(burst->usecs / 2, burst->least)", "max(burst->usecs / 4, burst->least)"),
+    ("decide.h", "max(burst->usecs / 2, burst->least)", "burst->usecs / 2"),
+    ("decide.h", "max(KMMSCAND_BURST_USECS, found / KMMSCAND_BURST_SPEED)", "50"),
+    ("decide.h", "max(KMMSCAND_BURST_USECS, found / KMMSCAND_BURST_SPEED)", "found / 4"),
     (
         "hotness.h",
         "record << age & 0xff : 0;\n}\n\n/* The same",
@@ -166,8 +134,7 @@ def _copy(directory: Path) -> None:
     shutil.copy(ROOT / "tests/kunit/test.h", directory / "kunit")
     (directory / "fault.h").write_text("", encoding="utf-8")
     for name in HEADERS:
-        (found,) = (room / name for room in (PROMOTE, KMMSCAND) if (room / name).exists())
-        shutil.copy(found, directory)
+        shutil.copy(KMMSCAND / name, directory)
 
 
 def _program(directory: Path) -> None:

@@ -11,9 +11,11 @@
 
 #include <linux/jump_label.h>
 #include <linux/migrate_mode.h>
+#include <linux/mm_types.h>
 #include <linux/types.h>
 
 struct folio;
+struct mem_cgroup;
 struct mm_struct;
 struct page;
 struct seq_file;
@@ -61,6 +63,7 @@ enum tier_flush {
 	TIER_FLUSH_DEMOTION,
 	TIER_FLUSH_SWAPOUT,	/* reclaim writes dirty pages */
 	TIER_FLUSH_FREE,	/* reclaim ends a list, or frees clean pages */
+	TIER_FLUSH_DEFERRAL,	/* what migration has deferred is due */
 	NR_TIER_FLUSHES
 };
 
@@ -72,71 +75,29 @@ DECLARE_STATIC_KEY_FALSE(tier_promote_key);
 unsigned int tier_promote(struct tier_range *ranges, unsigned int nr_ranges,
 			  struct tier_promote_stats *stats);
 bool tier_target_valid(int nid);
-bool tier_target_has_room(int nid, unsigned int order, unsigned long nr);
+bool tier_target_has_room(int nid, unsigned long nr);
 unsigned long tier_target_headroom(int nid);
 void tier_mover_get(void);
 void tier_mover_put(void);
 int tier_promoter_get(void);
 void tier_promoter_put(void);
 unsigned int tier_group(const struct page *page);
-void tier_bounces_age(void);
-bool tier_demoted_take(int nid, unsigned long pfn);
-bool tier_would_bounce(int nid, unsigned long pfn);
-unsigned long tier_moved_pages(int nid, unsigned long *promoted);
-bool __tier_wants_headroom(int nid);
-bool __tier_headroom_rests(int nid);
-int tier_kswapd_order(int nid, int order);
-bool tier_only_promotion(int nid, bool above_low, bool above_high);
-void tier_headroom_failed(int nid);
-bool tier_keeps(struct folio *folio);
-void __tier_folio_demoted(struct folio *src, struct folio *dst);
-
-/**
- * tier_is_active - is there a promoter?
- *
- * Without the option always false, so that no call of the functions above is left.
- * Always false, at the cost of a nop, while there is none.
- */
-static inline bool tier_is_active(void)
-{
-	return IS_ENABLED(CONFIG_TIER_PROMOTE) && static_branch_unlikely(&tier_promote_key);
-}
-
-/**
- * tier_wants_headroom - should kswapd keep the promo watermark on this node?
- * @nid: node that kswapd balances
- *
- * Return: true while a promoter is active and kswapd can make the room by
- * demotion.  Always false, at the cost of a nop, while no promoter is active.
- */
-static inline bool tier_wants_headroom(int nid)
-{
-	return tier_is_active() && __tier_wants_headroom(nid);
-}
-
-/**
- * tier_headroom_rests - has kswapd found nothing to demote for promotions lately?
- * @nid: node that kswapd balances
- *
- * Return: true for some time then.  Always false, at the cost of a nop, while no promoter is
- * active.
- */
-static inline bool tier_headroom_rests(int nid)
-{
-	return tier_is_active() && __tier_headroom_rests(nid);
-}
+void tier_demoted_age(int nid);
+void tier_promoted_pages(int nid, unsigned long *promoted, unsigned long *again);
+void __tier_folio_demoted(struct folio *dst);
+unsigned long tier_age(int nid);
+unsigned long tier_demote(int nid, unsigned long nr);
 
 /**
  * tier_folio_demoted - reclaim or DAMON moves a folio to another node
- * @src: isolated
- * @dst: what has been allocated for it there, or NULL
+ * @dst: what has been allocated for the folio there, or NULL
  *
- * Remembers where what was promoted lately goes.  A nop while no promoter is active.
+ * A nop while no promoter is active.
  */
-static inline void tier_folio_demoted(struct folio *src, struct folio *dst)
+static inline void tier_folio_demoted(struct folio *dst)
 {
-	if (tier_is_active() && dst)
-		__tier_folio_demoted(src, dst);
+	if (IS_ENABLED(CONFIG_TIER_PROMOTE) && static_branch_unlikely(&tier_promote_key) && dst)
+		__tier_folio_demoted(dst);
 }
 
 #ifdef CONFIG_MEMORY_HOTPLUG
@@ -149,11 +110,18 @@ static inline bool try_get_online_mems(void)
 #endif
 
 #ifdef CONFIG_TIER_PROMOTE
-void tier_count_flush(enum tier_flush cause, struct mm_struct *mm);
+bool tier_keeps(void);
+bool tier_spares(struct mem_cgroup *memcg);
+void tier_count_demoted(unsigned long nr);
+void tier_count_cpus_flush(enum tier_flush cause, const struct cpumask *cpus);
 void tier_count_batch_flush(enum tier_flush cause);
 void tier_count_migrate_flush(enum migrate_reason reason);
 void tier_vmstat_show(struct seq_file *m);
 #else
+static inline void tier_count_cpus_flush(enum tier_flush cause, const struct cpumask *cpus)
+{
+}
+
 static inline void tier_count_batch_flush(enum tier_flush cause)
 {
 }
@@ -166,5 +134,11 @@ static inline void tier_vmstat_show(struct seq_file *m)
 {
 }
 #endif
+
+/* As tier_count_cpus_flush(), of all of an address space */
+static inline void tier_count_flush(enum tier_flush cause, struct mm_struct *mm)
+{
+	tier_count_cpus_flush(cause, mm_cpumask(mm));
+}
 
 #endif /* _LINUX_TIER_H */

@@ -11,38 +11,15 @@
 #include <linux/build_bug.h>
 #include <linux/jump_label.h>
 #include <linux/mempolicy.h>
+#include <linux/migrate_mode.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/signal.h>
-
-struct tier_flight;
+#include <linux/tier_question.h>
 
 /* How often one system call waits for promotions that hold its pages */
 #define TIER_WAITS	8
-
-/* What is known of a policy or a cpuset, as far as the target node of a promotion goes */
-enum tier_answer {
-	TIER_NO_POLICY,
-	TIER_ALLOWS,
-	TIER_REFUSES,
-	TIER_NOT_KNOWN,
-};
-
-/**
- * struct tier_question - may the folio that is being unmapped be promoted?
- * @flight: the promotion; NULL for every other migration
- * @asked:  what the object of the folio and its mappings have answered so far; TIER_NOT_KNOWN
- *          if none of them has
- * @object: of that, the answer of the object (page cache, shmem)
- * @sole:   the folio seems to be mapped once
- */
-struct tier_question {
-	struct tier_flight *flight;
-	enum tier_answer asked;
-	enum tier_answer object;
-	bool sole;
-};
 
 /**
  * struct tier_wait - promotions that a change of a policy has to wait for
@@ -93,6 +70,11 @@ void __tier_wait_add_objects(struct tier_wait *wait, struct mm_struct *mm, unsig
 bool __tier_wait(struct tier_wait *wait);
 void __tier_mm_forked(struct mm_struct *mm, const struct mm_struct *from);
 void __tier_task_policy_changed(const struct mempolicy *old);
+int migrate_pages_flight(struct list_head *from,
+			 struct folio *get_new_folio(struct folio *folio, unsigned long private),
+			 void put_new_folio(struct folio *folio, unsigned long private),
+			 unsigned long private, enum migrate_mode mode, int reason,
+			 unsigned int *ret_succeeded, struct tier_flight *flight);
 
 static inline bool tier_moves(void)
 {

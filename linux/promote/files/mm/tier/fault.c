@@ -18,7 +18,6 @@ bool tier_faults[NR_TIER_FAULTS];
 
 /* Files in /sys/kernel/debug/tier/ */
 static const char * const tier_fault_names[NR_TIER_FAULTS] = {
-	[TIER_FAULT_REVIVE]		= "fault_revive",
 	[TIER_FAULT_SPLIT]		= "fault_split",
 	[TIER_FAULT_WATERMARK]		= "fault_watermark",
 	[TIER_FAULT_MLOCKED]		= "fault_mlocked",
@@ -26,6 +25,7 @@ static const char * const tier_fault_names[NR_TIER_FAULTS] = {
 	[TIER_FAULT_SHARED]		= "fault_shared",
 	[TIER_FAULT_WAIT]		= "fault_wait",
 	[TIER_FAULT_KEEP]		= "fault_keep",
+	[TIER_FAULT_SPARE]		= "fault_spare",
 };
 
 /**

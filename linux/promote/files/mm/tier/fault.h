@@ -12,7 +12,6 @@ struct dentry;
 
 /**
  * enum tier_fault - rules that can be broken
- * @TIER_FAULT_REVIVE:		kswapd is not sent again where it has given up
  * @TIER_FAULT_SPLIT:		migrate_pages() splits large folios that find no room
  * @TIER_FAULT_WATERMARK:	nodes are promoted to that are below their watermark
  * @TIER_FAULT_MLOCKED:		mlocked pages are promoted
@@ -20,9 +19,9 @@ struct dentry;
  * @TIER_FAULT_SHARED:		tasks that do not belong to the owner's process are not looked for
  * @TIER_FAULT_WAIT:		changes of policies do not wait for promotions under way
  * @TIER_FAULT_KEEP:		memory that may not be demoted is reclaimed for promotions
+ * @TIER_FAULT_SPARE:		memory.min and memory.low are ignored for promotions
  */
 enum tier_fault {
-	TIER_FAULT_REVIVE,
 	TIER_FAULT_SPLIT,
 	TIER_FAULT_WATERMARK,
 	TIER_FAULT_MLOCKED,
@@ -30,6 +29,7 @@ enum tier_fault {
 	TIER_FAULT_SHARED,
 	TIER_FAULT_WAIT,
 	TIER_FAULT_KEEP,
+	TIER_FAULT_SPARE,
 	NR_TIER_FAULTS
 };
 

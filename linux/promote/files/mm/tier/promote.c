@@ -41,7 +41,7 @@
  */
 
 #include <linux/debugfs.h>
-#include <linux/jiffies.h>
+#include <linux/delay.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/memory_hotplug.h>
@@ -56,9 +56,13 @@
 #include <linux/tier_policy.h>
 #include <linux/uaccess.h>
 #include <linux/vmstat.h>
+/* Needs some of the above */
+#include <linux/compaction.h>
+
+#include <asm/tlbflush.h>
 
 #include "../internal.h"
-#include "bounce.h"
+#include "demoted.h"
 #include "events.h"
 #include "fault.h"
 #include "flight.h"
@@ -74,12 +78,6 @@
 
 /* Base pages to allocate at a time */
 #define TIER_BULK		32
-
-/* How often kswapd tries to make room for promotions, through all priorities, until it rests */
-#define TIER_HEADROOM_TRIES	4
-
-/* How long to wait before kswapd is sent again where it has given up */
-#define TIER_REVIVE_SECS	10
 
 /* True while somebody may call tier_promote(); see tier_mover_get() */
 DEFINE_STATIC_KEY_FALSE(tier_move_key);
@@ -147,11 +145,7 @@ static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 	struct folio *folio;
 	gfp_t gfp;
 
-	/*
-	 * Never reclaim for a promotion, neither directly nor by waking kswapd
-	 * from here: that is done where demotion can make the room, and only
-	 * then; see tier_wake_kswapd().
-	 */
+	/* Never reclaim for a promotion, neither directly nor by waking kswapd. */
 	if (order) {
 		gfp = GFP_TRANSHUGE_LIGHT | __GFP_THISNODE;
 		folio = __folio_alloc_node(gfp, order, dst->nid);
@@ -162,7 +156,7 @@ static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 	}
 	if (folio) {
 		dst->nr_alloc += folio_nr_pages(folio);
-		tier_bounce_promote(src, folio);
+		tier_demoted_promote(src);
 	}
 	return folio;
 }
@@ -172,54 +166,7 @@ static void tier_put_dst(struct folio *folio, unsigned long private)
 	struct tier_dst *dst = (struct tier_dst *)private;
 
 	dst->nr_put += folio_nr_pages(folio);
-	tier_bounce_forget(folio);
 	folio_put(folio);
-}
-
-/* Order for which a promoter has woken kswapd of a node last */
-static int tier_woken_order[MAX_NUMNODES];
-
-/*
- * Let kswapd of a node try again that has given up: it does after failing for some time,
- * perhaps before demotion was enabled, or while there was no room to demote to.  Only direct
- * reclaim would end that, which comes when the whole machine is short of memory.  Not too
- * often, in case it is hopeless.
- */
-static void tier_revive_kswapd(pg_data_t *pgdat)
-{
-	static unsigned long revived[MAX_NUMNODES];	/* in jiffies; 0 at first */
-	int nid = pgdat->node_id;
-
-	if (READ_ONCE(pgdat->kswapd_failures) < MAX_RECLAIM_RETRIES || tier_fault(REVIVE) ||
-	    (READ_ONCE(revived[nid]) &&
-	     time_before(jiffies, READ_ONCE(revived[nid]) + TIER_REVIVE_SECS * HZ)))
-		return;
-	WRITE_ONCE(revived[nid], jiffies | 1);
-	/* If it fails just now the count is off by one, which changes nothing. */
-	WRITE_ONCE(pgdat->kswapd_failures, 0);
-}
-
-/*
- * Have kswapd make room, if it can do it by demotion.  The order matters: between the
- * high and the promo watermark of a small node there is less than a huge page, so kswapd
- * would stop too early if it was asked for order 0, and it says whether kcompactd is
- * needed.
- */
-static void tier_wake_kswapd(int nid, unsigned int order)
-{
-	pg_data_t *pgdat = NODE_DATA(nid);
-	int i;
-
-	if (!__tier_wants_headroom(nid))
-		return;
-	WRITE_ONCE(tier_woken_order[nid], order);
-	tier_revive_kswapd(pgdat);
-	for (i = pgdat->nr_zones - 1; i >= 0; i--) {
-		if (managed_zone(pgdat->node_zones + i)) {
-			wakeup_kswapd(pgdat->node_zones + i, 0, order, ZONE_MOVABLE);
-			return;
-		}
-	}
 }
 
 /*
@@ -261,7 +208,6 @@ static void tier_flush(struct tier_batch *batch, const struct folio *next,
 	tier_flight_end(batch->flight, next);
 
 	stats->moved += moved;
-	tier_bounce_promoted(moved);
 	/* A folio counts once, and is not tried again at once. */
 	refused = min(refused, left);
 	left -= refused;
@@ -270,7 +216,8 @@ static void tier_flush(struct tier_batch *batch, const struct folio *next,
 		/* What was left untried would have failed for the same reason */
 		stats->nomem += left;
 		/* There is room, but not in one piece. */
-		tier_wake_kswapd(batch->nid, batch->order);
+		if (batch->order)
+			wakeup_kcompactd(NODE_DATA(batch->nid), batch->order, ZONE_MOVABLE);
 		batch->nomem_nid = batch->nid;
 		batch->nomem_order = batch->order;
 	} else {
@@ -402,18 +349,15 @@ unsigned long tier_target_headroom(int nid)
 
 /**
  * tier_target_has_room - may a node take this many more pages?
- * @nid:   node with memory
- * @order: of the folios, for kswapd
- * @nr:    base pages
+ * @nid: node with memory
+ * @nr:  base pages
  *
- * Promotion must not push a node below its high watermark: kswapd would have to
- * undo it, or allocations of the application would have to reclaim.  If there
- * is no room and kswapd can make it by demotion, it is woken; without demotion
- * it would make the room by writing to disk, which a promotion is not worth.
+ * Promotion must not push a node below its high watermark: allocations of the application would
+ * soon wake kswapd.  tier_demote() makes room.
  *
  * Return: true if a zone of the node stays above its high watermark.
  */
-bool tier_target_has_room(int nid, unsigned int order, unsigned long nr)
+bool tier_target_has_room(int nid, unsigned long nr)
 {
 	pg_data_t *pgdat = NODE_DATA(nid);
 	struct zone *zone;
@@ -429,7 +373,6 @@ bool tier_target_has_room(int nid, unsigned int order, unsigned long nr)
 							    ZONE_MOVABLE, ALLOC_CMA))
 			return true;
 	}
-	tier_wake_kswapd(nid, order);
 	return false;
 }
 
@@ -463,7 +406,7 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 	}
 
 	/* What is on the list is not allocated yet, but will be. */
-	if (!tier_target_has_room(nid, order, batch->nr_pages + nr)) {
+	if (!tier_target_has_room(nid, batch->nr_pages + nr)) {
 		stats->watermark += nr;
 		room = false;
 		goto out;
@@ -641,10 +584,11 @@ void tier_mover_put(void)
 /**
  * tier_promoter_get - a promoter starts to work
  *
- * From now on kswapd keeps the promo watermark on top-tier nodes that can
- * demote, and tier_promote() may be called.  Calls nest.  Context: may sleep.
- * Return: 0, or -ENOMEM: there is no memory to remember what is demoted, and who promotes
- * without would not notice that equally hot pages take turns.
+ * From now on tier_promote() may be called, and what is demoted is remembered.  Calls nest.
+ *
+ * Context: may sleep.
+ * Return: 0, or -ENOMEM: there is no memory to remember what is demoted, and a promoter would not
+ * notice that pages go to and fro.
  */
 int tier_promoter_get(void)
 {
@@ -652,7 +596,7 @@ int tier_promoter_get(void)
 
 	mutex_lock(&tier_promoters_mutex);
 	if (!tier_promoters)
-		err = tier_bounce_enable();
+		err = tier_demoted_enable();
 	if (!err) {
 		tier_promoters++;
 		tier_mover_get();
@@ -673,132 +617,44 @@ void tier_promoter_put(void)
 	static_branch_dec(&tier_promote_key);
 	tier_mover_put();
 	if (!--tier_promoters)
-		tier_bounce_disable();
+		tier_demoted_disable();
 	mutex_unlock(&tier_promoters_mutex);
 }
 
-/* Until when there need not be room for promotions, in jiffies; 0 at first */
-static unsigned long tier_headroom_rest[MAX_NUMNODES];
-/* Nodes that have been below the low watermark, and not above the high one since */
-static nodemask_t tier_short;
-
 /**
- * tier_kswapd_order - order of what somebody else than a promoter misses
- * @nid:   node of a kswapd
- * @order: for which it was woken
+ * tier_keeps - is what may not be demoted left alone?
  *
- * Context: any.
- * Return: 0 if a promoter has asked for as much; or else @order.
- */
-int tier_kswapd_order(int nid, int order)
-{
-	return order <= READ_ONCE(tier_woken_order[nid]) ? 0 : order;
-}
-
-/**
- * tier_only_promotion - would kswapd have nothing to do without promotions?
- * @nid:        its node
- * @above_low:  its free memory is above the low watermark
- * @above_high: ... and above the high one
- *
- * Without promotions it begins below the low watermark and ends at the high one.
- *
- * Context: any; who is late by a moment is one batch of reclaim late.
- */
-bool tier_only_promotion(int nid, bool above_low, bool above_high)
-{
-	if (!numa_demotion_enabled || !node_is_toptier(nid))
-		return false;
-	if (above_high && node_isset(nid, tier_short))
-		node_clear(nid, tier_short);
-	else if (!above_low && !node_isset(nid, tier_short))
-		node_set(nid, tier_short);
-	return !node_isset(nid, tier_short);
-}
-
-/* For tier_headroom_rests(), which has the comment. */
-bool __tier_headroom_rests(int nid)
-{
-	unsigned long rest = READ_ONCE(tier_headroom_rest[nid]);
-
-	return rest && time_before(jiffies, rest);
-}
-
-/**
- * tier_headroom_failed - kswapd has not reached its goal, while it ran for promotions only
- * @nid: its node
- *
- * Perhaps the cpuset of what is cold does not allow another node.  No allocation misses memory, so
- * kswapd has not failed, and may sleep for some time, unless memory becomes short.
- *
- * Context: kswapd.
- */
-void tier_headroom_failed(int nid)
-{
-	/* Others' memory may have to become old first.  Used by one kswapd each. */
-	static unsigned int failed[MAX_NUMNODES];
-
-	if (++failed[nid] % TIER_HEADROOM_TRIES)
-		return;
-	WRITE_ONCE(tier_headroom_rest[nid], (jiffies + TIER_REVIVE_SECS * HZ) | 1);
-}
-
-/**
- * tier_keeps - a folio that may not be demoted is not reclaimed just for a promotion
- * @folio: isolated and locked
- *
- * Context: kswapd, which runs for promotions only.
+ * Context: tier_age() and tier_demote().
  * Return: true, but for a fault.
  */
-bool tier_keeps(struct folio *folio)
+bool tier_keeps(void)
 {
-	if (tier_fault(KEEP))
-		return false;
-	count_tier_events(TIER_DEMOTE_KEPT, folio_nr_pages(folio));
-	return true;
+	return !tier_fault(KEEP);
 }
 
-/*
- * For tier_wants_headroom(), which has the comment.  When the demotion target is
- * full, too, kswapd could reach the promo watermark only by writing to disk, or
- * would fail so often that it takes the node for hopeless.
+/**
+ * tier_spares - is a group left out that memory.min or memory.low protects?
+ * @memcg: the groups above were asked before
+ *
+ * Reclaim takes from below memory.low where nothing else is left.  A promotion is not worth that.
+ *
+ * Context: tier_age() and tier_demote().
  */
-bool __tier_wants_headroom(int nid)
+bool tier_spares(struct mem_cgroup *memcg)
 {
-	int target, i;
-
-	if (!numa_demotion_enabled || !node_is_toptier(nid) || __tier_headroom_rests(nid))
-		return false;
-	target = next_demotion_node(nid);
-	for (i = 0; target != NUMA_NO_NODE && i < MAX_NR_ZONES; i++) {
-		struct zone *zone = NODE_DATA(target)->node_zones + i;
-
-		/* Free memory that a demotion may use */
-		if (managed_zone(zone) && zone_page_state(zone, NR_FREE_PAGES) >
-		    min_wmark_pages(zone) + SWAP_CLUSTER_MAX)
-			return true;
-	}
-	return false;
+	mem_cgroup_calculate_protection(NULL, memcg);
+	return (mem_cgroup_below_min(NULL, memcg) || mem_cgroup_below_low(NULL, memcg)) &&
+	       !tier_fault(SPARE);
 }
 
 #ifdef CONFIG_TIER_DEBUG
-/*
- * "PFN NR NID": promote the frames now.  Succeeds if all of them have moved;
- * otherwise the error names the first of these reasons that applies:
- * EPERM a memory policy or cpuset forbids it, ENOSPC no room, ENOMEM no memory of
- * that order, EBUSY migration or isolation failed, ENOENT nothing there that may be
- * promoted, EINVAL malformed.
- */
-static ssize_t tier_debug_promote(struct file *file, const char __user *ubuf,
-				  size_t count, loff_t *ppos)
+/* Three numbers, with a space between */
+static int tier_debug_numbers(unsigned long *val, const char __user *ubuf, size_t count, loff_t pos)
 {
-	struct tier_promote_stats stats = {};
-	struct tier_range range;
-	char buf[64], *p = buf;
-	unsigned long val[3];
+	char buf[64], *p;
 	int i;
 
-	if (*ppos || !count || count >= sizeof(buf))
+	if (pos || !count || count >= sizeof(buf))
 		return -EINVAL;
 	if (copy_from_user(buf, ubuf, count))
 		return -EFAULT;
@@ -811,7 +667,28 @@ static ssize_t tier_debug_promote(struct file *file, const char __user *ubuf,
 		if (!word || kstrtoul(word, 0, &val[i]))
 			return -EINVAL;
 	}
-	if (p || !val[1] || val[1] > MAX_ORDER_NR_PAGES || val[2] >= MAX_NUMNODES ||
+	return p ? -EINVAL : 0;
+}
+
+/*
+ * "PFN NR NID": promote the frames now.  Succeeds if all of them have moved;
+ * otherwise the error names the first of these reasons that applies:
+ * EPERM a memory policy or cpuset forbids it, ENOSPC no room, ENOMEM no memory of
+ * that order, EBUSY migration or isolation failed, ENOENT nothing there that may be
+ * promoted, EINVAL malformed.
+ */
+static ssize_t tier_debug_promote(struct file *file, const char __user *ubuf,
+				  size_t count, loff_t *ppos)
+{
+	struct tier_promote_stats stats = {};
+	struct tier_range range;
+	unsigned long val[3];
+	int err;
+
+	err = tier_debug_numbers(val, ubuf, count, *ppos);
+	if (err)
+		return err;
+	if (!val[1] || val[1] > MAX_ORDER_NR_PAGES || val[2] >= MAX_NUMNODES ||
 	    !tier_target_valid(val[2]))
 		return -EINVAL;
 
@@ -843,9 +720,40 @@ static const struct file_operations tier_debug_promote_fops = {
 	.write	= tier_debug_promote,
 };
 
+/*
+ * "NID NR MSECS": demote pages of a node now that are idle for some time.  ENOENT if there are
+ * fewer, EINVAL if it is malformed.
+ */
+static ssize_t tier_debug_demote(struct file *file, const char __user *ubuf, size_t count,
+				 loff_t *ppos)
+{
+	unsigned long val[3];
+	int err;
+
+	err = tier_debug_numbers(val, ubuf, count, *ppos);
+	if (err)
+		return err;
+	if (!val[1] || val[0] >= MAX_NUMNODES || !tier_target_valid(val[0]) || val[2] > 60000)
+		return -EINVAL;
+	lru_add_drain_all();
+	tier_age(val[0]);
+	flush_tlb_all();
+	if (msleep_interruptible(val[2]))
+		return -EINTR;
+	tier_age(val[0]);
+	return tier_demote(val[0], val[1]) < val[1] ? -ENOENT : count;
+}
+
+static const struct file_operations tier_debug_demote_fops = {
+	.owner	= THIS_MODULE,
+	.open	= simple_open,
+	.write	= tier_debug_demote,
+};
+
 static int __init tier_debug_init(void)
 {
 	debugfs_create_file("promote", 0200, tier_debug_dir(), NULL, &tier_debug_promote_fops);
+	debugfs_create_file("demote", 0200, tier_debug_dir(), NULL, &tier_debug_demote_fops);
 	tier_create_faults();
 	return 0;
 }

@@ -25,26 +25,27 @@ static const char * const tier_event_names[NR_TIER_EVENTS] = {
 	[TIER_PROMOTE_FAIL_POLICY]	= "tier_promote_fail_policy ",
 	[TIER_PROMOTE_FAIL_NOMEM]	= "tier_promote_fail_nomem ",
 	[TIER_PROMOTE_FAIL_WATERMARK]	= "tier_promote_fail_watermark ",
-	[TIER_PROMOTE_BOUNCE]		= "tier_promote_bounce ",
+	[TIER_PROMOTE_AGAIN]		= "tier_promote_again ",
 	[TIER_POLICY_WAIT]		= "tier_policy_wait ",
-	[TIER_DEMOTE_KEPT]		= "tier_demote_kept ",
+	[TIER_DEMOTE_SUCCESS]		= "tier_demote_success ",
 	[TIER_FLUSH + TIER_FLUSH_SCAN]		= "tier_flush_scan ",
 	[TIER_FLUSH + TIER_FLUSH_PROMOTION]	= "tier_flush_promotion ",
 	[TIER_FLUSH + TIER_FLUSH_DEMOTION]	= "tier_flush_demotion ",
 	[TIER_FLUSH + TIER_FLUSH_SWAPOUT]	= "tier_flush_swapout ",
 	[TIER_FLUSH + TIER_FLUSH_FREE]		= "tier_flush_free ",
+	[TIER_FLUSH + TIER_FLUSH_DEFERRAL]	= "tier_flush_deferral ",
 };
 
 /**
- * tier_count_flush - count a flush of all of an address space, if other CPUs run that
+ * tier_count_cpus_flush - count a flush, if other CPUs are flushed
  * @cause: of the flush
- * @mm:    address space
+ * @cpus:  that are flushed
  *
  * Context: any.
  */
-void tier_count_flush(enum tier_flush cause, struct mm_struct *mm)
+void tier_count_cpus_flush(enum tier_flush cause, const struct cpumask *cpus)
 {
-	if (cpumask_any_but(mm_cpumask(mm), raw_smp_processor_id()) < nr_cpu_ids)
+	if (cpumask_any_but(cpus, raw_smp_processor_id()) < nr_cpu_ids)
 		count_tier_events(TIER_FLUSH + cause, 1);
 }
 
@@ -77,6 +78,17 @@ void tier_count_migrate_flush(enum migrate_reason reason)
 		tier_count_batch_flush(TIER_FLUSH_PROMOTION);
 	else if (reason == MR_DEMOTION)
 		tier_count_batch_flush(TIER_FLUSH_DEMOTION);
+}
+
+/**
+ * tier_count_demoted - pages were demoted to make room for promotions
+ * @nr: base pages
+ *
+ * Context: any.
+ */
+void tier_count_demoted(unsigned long nr)
+{
+	count_tier_events(TIER_DEMOTE_SUCCESS, nr);
 }
 
 /**

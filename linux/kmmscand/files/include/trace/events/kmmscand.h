@@ -56,21 +56,21 @@ TRACE_EVENT(kmmscand_pass,
  * @hot: base pages that reached it
  * @budget: base pages that could be afforded
  * @moved: base pages that were promoted
- * @pressure: part of @threshold, because too many pages bounced or there was no room
+ * @victims: base pages that may make room
  * @window_ms: in which the pages of the next epoch have to be accessed
  */
 TRACE_EVENT(kpromoted_epoch,
 	    TP_PROTO(int nid, int target, unsigned int threshold, unsigned long hot,
-		     unsigned long budget, unsigned long moved, unsigned int pressure,
+		     unsigned long budget, unsigned long moved, unsigned long victims,
 		     unsigned int window_ms),
-	    TP_ARGS(nid, target, threshold, hot, budget, moved, pressure, window_ms),
+	    TP_ARGS(nid, target, threshold, hot, budget, moved, victims, window_ms),
 	    TP_STRUCT__entry(__field(int, nid)
 			     __field(int, target)
 			     __field(unsigned int, threshold)
 			     __field(unsigned long, hot)
 			     __field(unsigned long, budget)
 			     __field(unsigned long, moved)
-			     __field(unsigned int, pressure)
+			     __field(unsigned long, victims)
 			     __field(unsigned int, window_ms)),
 	    TP_fast_assign(__entry->nid = nid;
 			   __entry->target = target;
@@ -78,11 +78,11 @@ TRACE_EVENT(kpromoted_epoch,
 			   __entry->hot = hot;
 			   __entry->budget = budget;
 			   __entry->moved = moved;
-			   __entry->pressure = pressure;
+			   __entry->victims = victims;
 			   __entry->window_ms = window_ms;),
-	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu pressure=%u window_ms=%u",
+	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu victims=%lu window_ms=%u",
 		      __entry->nid, __entry->target, __entry->threshold, __entry->hot,
-		      __entry->budget, __entry->moved, __entry->pressure, __entry->window_ms)
+		      __entry->budget, __entry->moved, __entry->victims, __entry->window_ms)
 );
 
 /**

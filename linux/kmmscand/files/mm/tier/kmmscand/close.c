@@ -36,9 +36,10 @@
 #include <linux/kthread.h>
 #include <linux/minmax.h>
 
+#include "decide.h"
 #include "hotness.h"
 #include "kmmscand.h"
-#include "policy.h"
+#include "victim.h"
 
 /* To clear a group takes so long at most, however long the windows are. */
 #define KMMSCAND_CLEAR_MSECS	200U
@@ -168,6 +169,24 @@ static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look
 	kmmscand_close_scan(close, look, cpu);
 }
 
+/* Tell how many have been found in the first look, and in the second one. */
+static void kmmscand_close_found(struct kmmscand_close *close)
+{
+	unsigned long first = 0, both = 0;
+	unsigned int i;
+
+	for (i = 0; i < close->nr; i++) {
+		struct kmmscand_pass *pass = &close->piece[i].state->pass;
+
+		/* An address space may have several pieces. */
+		first += pass->first;
+		both += pass->both;
+		pass->first = 0;
+		pass->both = 0;
+	}
+	victim_found(first, both, close->window_ms);
+}
+
 /* Look at the huge pages that have been found again, as long as too many are left. */
 static void kmmscand_close_burst(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 {
@@ -209,6 +228,7 @@ void kmmscand_close_look(struct kmmscand_close *close, struct kmmscand_cpu *cpu)
 	if (any) {
 		kmmscand_close_walk(close, KMMSCAND_FIRST, cpu);
 		kmmscand_close_walk(close, KMMSCAND_SECOND, cpu);
+		kmmscand_close_found(close);
 		kmmscand_close_burst(close, cpu);
 	}
 	for (i = 0; i < close->nr; i++) {

@@ -36,9 +36,8 @@ static const char * const kmmscand_fault_names[NR_KMMSCAND_FAULTS] = {
 	[KMMSCAND_FAULT_RATE]		= "fault_rate",
 	[KMMSCAND_FAULT_FORGET]		= "fault_forget",
 	[KMMSCAND_FAULT_SWEEP]		= "fault_sweep",
-	[KMMSCAND_FAULT_BOUNCE]		= "fault_bounce",
-	[KMMSCAND_FAULT_REGRET]		= "fault_regret",
-	[KMMSCAND_FAULT_BLAME]		= "fault_blame",
+	[KMMSCAND_FAULT_IDLE]		= "fault_idle",
+	[KMMSCAND_FAULT_AGAIN]		= "fault_again",
 };
 
 static int __init kmmscand_faults_init(void)

@@ -29,9 +29,8 @@
  * @KMMSCAND_FAULT_RATE:		promote_rate_mbps is ignored
  * @KMMSCAND_FAULT_FORGET:		frames keep their history when they are vacated
  * @KMMSCAND_FAULT_SWEEP:		old records are never zeroed
- * @KMMSCAND_FAULT_BOUNCE:		what was promoted in vain is promoted again as easily
- * @KMMSCAND_FAULT_REGRET:		pages are exchanged for others that are as hot
- * @KMMSCAND_FAULT_BLAME:		groups without promoted pages are blamed for those of others
+ * @KMMSCAND_FAULT_IDLE:		pages make room that were idle for a moment only
+ * @KMMSCAND_FAULT_AGAIN:		groups exchange as much, whatever comes back
  */
 enum kmmscand_fault {
 	KMMSCAND_FAULT_YOUNG,
@@ -53,9 +52,8 @@ enum kmmscand_fault {
 	KMMSCAND_FAULT_RATE,
 	KMMSCAND_FAULT_FORGET,
 	KMMSCAND_FAULT_SWEEP,
-	KMMSCAND_FAULT_BOUNCE,
-	KMMSCAND_FAULT_REGRET,
-	KMMSCAND_FAULT_BLAME,
+	KMMSCAND_FAULT_IDLE,
+	KMMSCAND_FAULT_AGAIN,
 	NR_KMMSCAND_FAULTS
 };
 

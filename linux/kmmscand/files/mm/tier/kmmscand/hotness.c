@@ -544,28 +544,18 @@ static struct hotness_section *hotness_next_section(unsigned long *nr, int nid)
 	return section;
 }
 
-/* Does a page count?  What is known of its group is updated. */
-static bool hotness_group_count(struct hotness_groups *groups, int nid, unsigned long pfn,
+/* Does a page count?  A group's pages do up to what it may have promoted. */
+static bool hotness_group_count(struct hotness_groups *groups, unsigned long pfn,
 				unsigned int score, unsigned long pages)
 {
 	struct hotness_group *group = &groups->group[tier_group(pfn_to_page(pfn))];
 
 	if (score >= groups->warm_score)
-		group->warm += pages;
-	if (score >= groups->regret_score && !kmmscand_fault(REGRET) && tier_demoted_take(nid, pfn))
-		group->regretted += pages;
-	return score >= groups->min_score + group->points;
-}
-
-/* Is a page hot enough, considering who owns it, and if it was promoted and demoted lately? */
-static bool hotness_is_enough(const struct hotness_groups *groups, int nid, unsigned long pfn,
-			      unsigned int score, unsigned int min_score)
-{
-	if (groups && score < groups->min_score +
-			      groups->group[tier_group(pfn_to_page(pfn))].points)
+		groups->warm += pages;
+	if (score < groups->min_score || group->counted >= group->left)
 		return false;
-	return score >= min_score + HOTNESS_BOUNCE_POINTS || score == HOTNESS_MAX_SCORE ||
-	       kmmscand_fault(BOUNCE) || !tier_would_bounce(nid, pfn);
+	group->counted += pages;
+	return true;
 }
 
 /* Where a page should go, as of its record or later; see target.h */
@@ -624,10 +614,10 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 			if (groups && groups->closed &&
 			    hotness_is_closed(hotness_wanted(section, i), groups->closed))
 				continue;
-			/* What cannot be promoted is neither warm nor regretted. */
+			/* What cannot be promoted is not warm. */
 			if (limits && !kpromoted_limits_take(limits, pfn, pages, score, false))
 				continue;
-			if (!groups || hotness_group_count(groups, nid, pfn, score, pages))
+			if (!groups || hotness_group_count(groups, pfn, score, pages))
 				histogram->pages[score] += pages;
 		}
 	}
@@ -651,8 +641,7 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
  * What has become hot in a block of records in which nothing was when they were counted is
  * left for the next time.
  *
- * Nothing is reserved: what is selected stays in the table until it is forgotten.  A page
- * that was promoted and demoted lately has to be HOTNESS_BOUNCE_POINTS hotter.
+ * Nothing is reserved: what is selected stays in the table until it is forgotten.
  *
  * Context: may sleep; takes the memory hotplug lock for reading.
  * Return: number of ranges; 0 when the node has no more, or memory goes offline just now.
@@ -663,6 +652,7 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 {
 	struct hotness_section *section;
 	unsigned long pfn, pages, sum = 0;
+	struct hotness_group *group = NULL;
 	struct tier_range *last = NULL;
 	unsigned int nr = 0, score;
 	bool merge;
@@ -676,8 +666,11 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 		       PAGES_PER_SECTION; cursor->index++) {
 			pfn = section_nr_to_pfn(cursor->section) + cursor->index;
 			pages = hotness_pages(pfn);
-			if (!pages ||
-			    !hotness_is_enough(cursor->groups, nid, pfn, score, min_score))
+			if (!pages)
+				continue;
+			if (cursor->groups)
+				group = &cursor->groups->group[tier_group(pfn_to_page(pfn))];
+			if (group && !group->left)
 				continue;
 			aim = hotness_wanted(section, cursor->index);
 			if (hotness_is_closed(aim, cursor->closed))
@@ -695,6 +688,8 @@ unsigned int hotness_select(int nid, unsigned int min_score, struct hotness_curs
 				*last = (struct tier_range) { .pfn = pfn, .nr = pages, .nid = aim };
 			}
 			sum += pages;
+			if (group)
+				group->left -= min(group->left, pages);
 		}
 		cursor->section++;
 		cursor->index = 0;

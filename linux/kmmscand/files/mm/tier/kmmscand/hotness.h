@@ -42,9 +42,6 @@ struct kpromoted_limits;
 
 static_assert(2 * (HOTNESS_HORIZON + HOTNESS_SWEEP_EPOCHS) < 256);
 
-/* Points beyond the others' that a page needs to be promoted once more; see bounce.c */
-#define HOTNESS_BOUNCE_POINTS	2
-
 /* Page frames by score: how many, in base pages, and that were touched since when */
 struct hotness_histogram {
 	unsigned long pages[HOTNESS_MAX_SCORE + 1];
@@ -53,29 +50,27 @@ struct hotness_histogram {
 
 /**
  * struct hotness_group - pages of some memory control groups; see tier_group()
- * @points:	beyond @min_score, to count and to be selected
- * @warm:	base pages that reach @warm_score
- * @regretted:	base pages that were demoted lately, and reach @regret_score; each counts once
+ * @left:	base pages that may still be selected
+ * @counted:	base pages that count, which are about @left at most
  */
 struct hotness_group {
-	unsigned int points;
-	unsigned long warm;
-	unsigned long regretted;
+	unsigned long left;
+	unsigned long counted;
 };
 
 /**
  * struct hotness_groups - what a promoter wants to know besides the histogram, and demands
  * @warm_score:		of pages that could be promoted if there was nothing better
- * @regret_score:	of pages that had better not been demoted
  * @min_score:		of pages that count
  * @closed:		slots to which nothing can go; what is bound to them does not count
+ * @warm:		base pages that reach @warm_score
  * @group:		by tier_group()
  */
 struct hotness_groups {
 	unsigned int warm_score;
-	unsigned int regret_score;
 	unsigned int min_score;
 	u32 closed;
+	unsigned long warm;
 	struct hotness_group group[TIER_GROUPS];
 };
 
@@ -88,7 +83,7 @@ struct hotness_cursor {
 	unsigned int index;
 	u8 since;
 	u32 closed;		/* slots to which nothing can go; see target.h */
-	const struct hotness_groups *groups;
+	struct hotness_groups *groups;
 	struct kpromoted_limits *limits;	/* of memory control groups, or NULL */
 };
 
@@ -136,6 +131,12 @@ static inline void hotness_look_start(struct hotness_look *look, unsigned int ep
 		.close = close,
 		.shift = shift,
 	};
+}
+
+/* Had the look one tick before found the last page, too? */
+static inline bool hotness_look_again(const struct hotness_look *look)
+{
+	return (look->old & 1) && look->old >> 8 == (u8)(look->tick - 1);
 }
 
 int hotness_enable(const nodemask_t *slow);

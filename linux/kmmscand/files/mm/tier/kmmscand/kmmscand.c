@@ -9,7 +9,7 @@
  *   hotness table  two bytes per slow page frame (hotness.c), all that the two kinds
  *                  of threads share
  *   kpromoted<N>   promoters, one per slow node: choose the hottest pages that can be
- *                  afforded (kpromoted.c, policy.h) and hand them to tier_promote()
+ *                  afforded (kpromoted.c, policy.c) and hand them to tier_promote()
  *   control        processes that do not want to be scanned, or less often (prctl.c), and
  *                  memory control groups that opt out or have limits (memcg.c, limit.c)
  *
@@ -79,13 +79,14 @@
 
 #include "cache.h"
 #include "control.h"
+#include "decide.h"
 #include "events.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
-#include "policy.h"
 #include "procs.h"
 #include "target.h"
+#include "victim.h"
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/kmmscand.h>
@@ -382,6 +383,8 @@ static void kmmscand_begin(struct kmmscand_mm *state, struct task_struct *task,
 	pass->huge = 0;
 	pass->warm = 0;
 	pass->hot = 0;
+	pass->first = 0;
+	pass->both = 0;
 }
 
 /**
@@ -543,6 +546,7 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 
 	hotness_next_epoch();
 	atomic_long_set(&kmmscand_unseen[hotness_epoch() % 2], 0);
+	victim_forget_found();
 	kmmscand_cache_epoch(s->close.window_ms);
 	/* What could not be allocated when memory came online */
 	if (!(s->round % HOTNESS_SWEEP_EPOCHS) &&
@@ -819,6 +823,7 @@ static int kmmscand_start(void)
 		goto free;
 	}
 	target_start(&kmmscand->nodes);
+	victim_start();
 	err = hotness_enable(&kmmscand->nodes.slow);
 	if (err)
 		goto stop;

@@ -80,6 +80,8 @@ bool kmmscand_get_nodes(struct kmmscand_nodes *nodes);
  * @huge:	in the last look, huge pages that were warm and nobody else maps
  * @warm:	of @touched those that reach hot_threshold
  * @hot:	of @touched those that reach the threshold of the promoter
+ * @first:	folios that first looks have found
+ * @both:	of these, found in second looks
  */
 struct kmmscand_pass {
 	struct mm_struct *mm;
@@ -108,6 +110,8 @@ struct kmmscand_pass {
 	unsigned long huge;
 	unsigned long warm;
 	unsigned long hot;
+	unsigned long first;
+	unsigned long both;
 };
 
 void kmmscand_policy_nodes(struct mempolicy *pol, nodemask_t *nodes);
@@ -155,6 +159,8 @@ struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 				    unsigned int round);
 void kmmscand_mms_drop(int nid, unsigned int round, bool met_all);
 void kmmscand_mms_drop_all(void);
+void kmmscand_mms_flush(void);
+void kmmscand_flush_mm(struct mm_struct *mm);
 unsigned int kmmscand_next_shift(const struct kmmscand_mm *state);
 unsigned int kmmscand_interval(unsigned int shift, unsigned int scale);
 unsigned int kmmscand_next_part(const struct kmmscand_mm *state, unsigned int epochs);

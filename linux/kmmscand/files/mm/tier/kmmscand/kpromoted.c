@@ -17,20 +17,15 @@
  *    PGPROMOTE_CANDIDATE and the window of struct pglist_data.
  *  - CPU time: promote_cpu_pct of one CPU, at the cost per page that was measured, but
  *    always enough for a batch.
- *  - room: what is free above the high watermark, and where demotion can make room a
- *    batch more, or several, if that goes well (exchange).  Promotion never reclaims
- *    to disk.
+ *  - room: what is free above the high watermark and a reserve, and where there is none, the
+ *    victims that are known (victim.c).  Promotion never reclaims to disk.
  *
  * While there is room, what is promoted costs nothing but its migration.  Where a page has
  * to be demoted for it, more is asked for: two points above hot_threshold, and windows that
  * are short, or pages that are warm by chance are exchanged for others.
  *
- * What was promoted and demoted lately needs two points more, so that equally hot pages do not
- * take turns.
- *
- * A target that stays full raises the threshold further (pressure).  If too many pages that
- * have been demoted are hot again soon, that is done only for the memory control groups for
- * which most was promoted: somebody else's pages may be worth it.
+ * A group that promotes pages again that were demoted lately exchanges less
+ * (policy_bucket_update()).
  *
  * Memory control groups can have a limit, or nothing of theirs is promoted (limit.c).
  *
@@ -57,21 +52,20 @@
 #include <linux/vmstat.h>
 
 #include "control.h"
+#include "decide.h"
 #include "events.h"
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
-#include "target.h"
 #include "policy.h"
+#include "target.h"
+#include "victim.h"
 
 #include <trace/events/kmmscand.h>
 
 #define KPROMOTED_RANGES	256
-/* How long to let kswapd make room before giving up for the epoch */
-#define KPROMOTED_ROOM_TRIES	8	/* in a row, without any progress */
-#define KPROMOTED_ROOM_MSECS	50
-/* Of a fast node, one page in so many can be exchanged in an epoch */
-#define KPROMOTED_EXCHANGE_SHARE	8
+/* Of a fast node, one page in so many is left free for allocations, above the high watermark */
+#define KPROMOTED_RESERVE	256
 /* Epochs in which a touch counts, see hotness_count() */
 #define KPROMOTED_RECOUNTS	2
 /* How long to wait for bandwidth */
@@ -82,9 +76,8 @@
 
 /* What an epoch may use of a fast node */
 struct kpromoted_room {
-	unsigned long free;		/* base pages at the beginning */
-	long left;			/* of these, and of what demotion may make room for */
-	bool roomy;			/* no demotion is needed */
+	long left;			/* base pages, free or of victims */
+	bool roomy;			/* no victims are needed */
 	bool full;			/* it had no room after all */
 };
 
@@ -95,21 +88,24 @@ struct kpromoted {
 	struct kmmscand_nodes nodes;
 	struct kmmscand_cpu cpu;
 
-	struct kpromoted_pressure pressure;
-	struct kpromoted_owner owner[TIER_GROUPS];
+	struct policy_bucket bucket[TIER_GROUPS];
 	struct hotness_groups groups;	/* what is asked of them, and found */
-	unsigned long promoted[TIER_GROUPS];	/* from the node; too much for the stack */
-	struct kpromoted_regrets regrets;
-	unsigned long regretted;	/* base pages since the beginning */
+	/* Counters as of the last epoch, and now; too much for the stack */
+	unsigned long promoted_seen[TIER_GROUPS];
+	unsigned long again_seen[TIER_GROUPS];
+	unsigned long promoted[TIER_GROUPS];
+	unsigned long again[TIER_GROUPS];
 	struct kpromoted_limits limits;
-	unsigned long exchange;		/* see kpromoted_exchange_update() */
 	unsigned int window_ms;		/* that the scanners should use */
 	unsigned int round;		/* of the scanners, when the epoch began */
 	int news;			/* of the table, in the last epoch */
 	unsigned int recounts;		/* in how many epochs to look at it without any */
 	bool rest;			/* not all that was hot enough has been promoted */
-	bool exchanging;		/* there is no room but what demotion makes */
-	bool reserved;			/* of most groups less is wanted than could be found */
+	unsigned long wanted;		/* base pages that the last epoch could have promoted */
+	unsigned long waiting;		/* and that were hot enough, and have not been */
+	bool exchanging;		/* there is no room but what victims make */
+	struct policy_change change;	/* of what is warm, in a window of @jump_ms */
+	unsigned int jump_ms;
 	u64 page_ns;			/* average CPU time per page */
 	long tokens;			/* base pages that the bandwidth allows now */
 	unsigned long refilled;		/* in jiffies */
@@ -173,23 +169,17 @@ unsigned int kpromoted_threshold(int nid)
 	return READ_ONCE(thresholds[nid]) ?: READ_ONCE(kmmscand_tunables.hot_threshold);
 }
 
-/*
- * Is there more free memory than kswapd leaves for promotion?  It stops at the promo
- * watermark.
- */
+/* Base pages that may be promoted to a node without a victim */
+static unsigned long kpromoted_free(int nid)
+{
+	unsigned long free = tier_target_headroom(nid);
+
+	return free - min(free, node_present_pages(nid) / KPROMOTED_RESERVE);
+}
+
 static bool kpromoted_has_room(int nid)
 {
-	struct pglist_data *pgdat = NODE_DATA(nid);
-	unsigned long kept = 0;
-	int i;
-
-	for (i = 0; numa_demotion_enabled && i < pgdat->nr_zones; i++) {
-		struct zone *zone = pgdat->node_zones + i;
-
-		if (managed_zone(zone))
-			kept += promo_wmark_pages(zone) - high_wmark_pages(zone);
-	}
-	return tier_target_headroom(nid) > 2 * kept + KPROMOTED_BATCH;
+	return kpromoted_free(nid) > KPROMOTED_BATCH;
 }
 
 /*
@@ -267,13 +257,7 @@ static void kpromoted_charge(struct kpromoted *p, int target, unsigned long nr)
 #endif
 }
 
-/* How many base pages may be exchanged in an epoch, if all goes well? */
-static unsigned long kpromoted_exchange_most(int target)
-{
-	return max(node_present_pages(target) / KPROMOTED_EXCHANGE_SHARE, KPROMOTED_BATCH);
-}
-
-/* Look at the fast nodes.  Returns what is free, in base pages. */
+/* Look at the fast nodes.  Returns for how many base pages there is room, or a victim. */
 static unsigned long kpromoted_room(struct kpromoted *p)
 {
 	unsigned long sum = 0;
@@ -282,12 +266,12 @@ static unsigned long kpromoted_room(struct kpromoted *p)
 	for_each_node_mask(nid, p->nodes.top) {
 		struct kpromoted_room *room = &p->room[nid];
 
-		*room = (struct kpromoted_room) { .free = tier_target_headroom(nid) };
-		room->roomy = kpromoted_has_room(nid);
-		room->left = room->free;
-		if (numa_demotion_enabled)
-			room->left += p->exchange;
-		sum += room->free;
+		*room = (struct kpromoted_room) {
+			.left = kpromoted_free(nid), .roomy = kpromoted_has_room(nid),
+		};
+		if (!room->roomy && numa_demotion_enabled)
+			room->left += victim_known(nid);
+		sum += room->left;
 	}
 	return sum;
 }
@@ -373,19 +357,16 @@ static unsigned int kpromoted_group(struct kpromoted *p, unsigned int nr)
 	return kept;
 }
 
-/* Base pages that can be afforded in one epoch of @period_ms */
-static unsigned long kpromoted_budget(struct kpromoted *p, unsigned int period_ms)
+/* Base pages that bandwidth and CPU time allow in one epoch of @period_ms */
+static unsigned long kpromoted_quota(struct kpromoted *p, unsigned int period_ms)
 {
-	unsigned long cpu, room, rate;
+	unsigned long cpu, rate;
 
 	cpu = div64_u64((u64)period_ms * NSEC_PER_MSEC / 100 *
 			READ_ONCE(kmmscand_tunables.promote_cpu_pct), p->page_ns);
-	room = kpromoted_room(p);
-	if (numa_demotion_enabled)
-		room += p->exchange;
 	rate = mult_frac((unsigned long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) <<
 			 (20 - PAGE_SHIFT), period_ms, MSEC_PER_SEC);
-	return max(min3(cpu, room, rate), KPROMOTED_BATCH);
+	return max(min(cpu, rate), KPROMOTED_BATCH);
 }
 
 /* What is done in one epoch */
@@ -395,9 +376,8 @@ struct kpromoted_work {
 	struct kpromoted_limits *limits;	/* if groups have a say */
 	unsigned long left;		/* base pages to be promoted */
 	unsigned long moved;
-	unsigned long exchanged;	/* of these, more than was free */
 	unsigned long begun;		/* in jiffies */
-	bool full;			/* the target has no room, also not after waiting */
+	bool full;			/* no target has room, nor a victim */
 };
 
 /* At least one batch is promoted, whatever the time. */
@@ -409,12 +389,12 @@ static bool kpromoted_over(const struct kpromoted_work *work)
 
 /*
  * Promote the ranges from @done on up to @nr.  Returns false if there was no room for all
- * of them, also not after waiting for kswapd, at the longest until the epoch is over.
+ * of them.
  */
 static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int nr,
 			   struct kpromoted_work *work)
 {
-	unsigned int end, tries = 0, i;
+	unsigned int end, i;
 	u64 start, cost;
 
 	while (done < nr && !kthread_should_stop()) {
@@ -423,8 +403,6 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 
 		start = task_sched_runtime(current);
 		end = done + tier_promote(p->ranges + done, nr - done, &stats);
-		if (end > done || stats.moved)
-			tries = 0;
 		work->moved += stats.moved;
 		/* What may not move uses no room.  It is charged, or it could be tried for ever. */
 		p->room[p->ranges[done].nid].left += stats.refused;
@@ -452,11 +430,9 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 		kmmscand_cpu_pay(&p->cpu, READ_ONCE(kmmscand_tunables.promote_cpu_pct));
 		if (done == nr)
 			break;
-		/* No room.  If kswapd can demote, it has been woken: wait a bit. */
-		if (!numa_demotion_enabled || ++tries > KPROMOTED_ROOM_TRIES ||
-		    kpromoted_over(work))
+		/* No room: what victims have left may have gone to allocations. */
+		if (!stats.moved || kpromoted_over(work))
 			return false;
-		kmmscand_sleep(&p->cpu, KPROMOTED_ROOM_MSECS);
 	}
 	return true;
 }
@@ -472,7 +448,7 @@ static unsigned int kpromoted_most(struct kpromoted *p)
 {
 	unsigned int longest = kpromoted_longest();
 
-	return p->exchanging ? kpromoted_window_exchange(longest) : longest;
+	return p->exchanging ? kpromoted_window_longest(longest) : longest;
 }
 
 static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
@@ -484,61 +460,80 @@ static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 	kmmscand_wake();
 }
 
-/* Ask for more, or less, of each group.  Returns what is regretted. */
-static enum kpromoted_regret kpromoted_adapt_groups(struct kpromoted *p, bool relent)
+/*
+ * How much have the groups promoted, and what of it again?  If a group exchanges pages in vain,
+ * the victims that are known are not worth it, either.
+ */
+static void kpromoted_groups_update(struct kpromoted *p)
 {
-	unsigned long demoted, warm = 0, strained = 0;
-	enum kpromoted_regret regret;
-	int i;
+	u64 now_ms = ktime_to_ms(ktime_get());
+	bool vain = false;
+	int i, nid;
 
-	demoted = tier_moved_pages(p->nid, p->promoted);
-	for (i = 0; i < TIER_GROUPS; i++) {
-		p->regretted += p->groups.group[i].regretted;
-		p->groups.group[i].regretted = 0;
-	}
-	regret = kpromoted_regrets_update(&p->regrets, demoted, p->regretted);
-	regret = kpromoted_regret_left(regret, p->exchange);
-	kpromoted_owners_update(p->owner, p->groups.group, p->promoted, TIER_GROUPS, regret,
-				relent, p->window_ms < kpromoted_most(p));
-	for (i = 0; i < TIER_GROUPS; i++) {
-		struct hotness_group *found = &p->groups.group[i];
-
-		warm += found->warm;
-		if (p->owner[i].pressure.score || p->owner[i].pressure.left)
-			strained += found->warm;
-		found->warm = 0;
-	}
-	/* Of most pages less is wanted than could be found.  Nothing warm says nothing. */
-	if (warm)
-		p->reserved = strained > warm / 2;
-	return regret;
+	tier_demoted_age(p->nid);
+	tier_promoted_pages(p->nid, p->promoted, p->again);
+	for (i = 0; i < TIER_GROUPS && p->exchanging; i++)
+		vain |= policy_bucket_update(&p->bucket[i], p->promoted[i] - p->promoted_seen[i],
+					     p->again[i] - p->again_seen[i], now_ms);
+	memcpy(p->promoted_seen, p->promoted, sizeof(p->promoted));
+	memcpy(p->again_seen, p->again, sizeof(p->again));
+	if (!vain || kmmscand_fault(AGAIN))
+		return;
+	for_each_node_mask(nid, p->nodes.top)
+		victim_drop(nid);
 }
 
-/* Ask for more, or less, depending on how this epoch went. */
-static void kpromoted_adapt(struct kpromoted *p, const struct kpromoted_work *work,
-			    unsigned long warm)
+/* What each group may have promoted in this epoch */
+static void kpromoted_groups_ask(struct kpromoted *p, unsigned long quota)
 {
-	enum kpromoted_regret regret;
-	bool relent;
+	int i;
 
-	/*
-	 * With demotion it is kswapd that keeps room, and never more than up to the
-	 * promo watermark.
-	 */
-	relent = numa_demotion_enabled ||
-		 tier_target_headroom(work->target) > node_present_pages(work->target) / 64;
-	kpromoted_pressure_update(&p->pressure, work->full && !work->moved,
-				  KPROMOTED_REGRETS_FEW, relent, warm,
-				  p->window_ms < kpromoted_most(p));
-	tier_bounces_age();
-	regret = kpromoted_adapt_groups(p, relent);
-	p->exchange = kpromoted_exchange_update(p->exchange, work->exchanged,
-						kpromoted_exchange_most(work->target),
-						work->full, regret);
-	/* What is exchanged has to be hotter. */
-	if (regret != KPROMOTED_REGRETS_FEW)
-		kpromoted_ask_window(p, kpromoted_window_half(p->window_ms,
-							      kpromoted_longest()));
+	for (i = 0; i < TIER_GROUPS; i++) {
+		struct hotness_group *group = &p->groups.group[i];
+
+		group->counted = 0;
+		group->left = ULONG_MAX;
+		if (p->exchanging && !kmmscand_fault(AGAIN))
+			group->left = policy_bucket_quota(&p->bucket[i], min(quota, U32_MAX));
+	}
+}
+
+/* Has something else become hot?  Then it may be worth looking for victims again. */
+static void kpromoted_jump(struct kpromoted *p, unsigned long warm, unsigned int window_ms)
+{
+	int nid;
+
+	/* What another window finds tells nothing. */
+	if (window_ms != p->jump_ms)
+		p->change.looks = 0;
+	p->jump_ms = window_ms;
+	if (!policy_jump(&p->change, min(warm, U32_MAX), min(node_present_pages(p->nid), U32_MAX)))
+		return;
+	for_each_node_mask(nid, p->nodes.top)
+		victim_begin(nid);
+}
+
+/*
+ * Look for victims on fast nodes with less room than two epochs like the last one need.  Returns
+ * false if a node has none yet.
+ */
+static bool kpromoted_victims(struct kpromoted *p)
+{
+	bool found = true;
+	int nid;
+
+	for_each_node_mask(nid, p->nodes.top) {
+		unsigned long room = kpromoted_free(nid);
+		struct policy_period period = {
+			.room = min(room, U32_MAX),
+			.quota = min(p->wanted, U32_MAX),
+			.full = !kpromoted_has_room(nid),
+		};
+
+		if (numa_demotion_enabled)
+			found &= victim_seek(nid, &period, p->waiting, p->page_ns);
+	}
+	return found;
 }
 
 /* Promote ranges that have the same target. */
@@ -546,8 +541,8 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 				 struct kpromoted_work *work)
 {
 	int target = p->ranges[first].nid, nid;
-	unsigned long pages = 0, moved = work->moved;
 	struct kpromoted_room *room = &p->room[target];
+	unsigned long pages = 0;
 	unsigned int i;
 	bool done;
 
@@ -560,11 +555,11 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 		return;
 	kpromoted_charge(p, target, pages);
 	count_kmmscand_events(KMMSCAND_CANDIDATE, pages);
+	/* Victims go in full lists. */
+	if (!room->roomy && numa_demotion_enabled && kpromoted_free(target) < pages)
+		victim_take(target, max(pages, KPROMOTED_BATCH));
 	done = kpromoted_move(p, first, end, work);
 	room->full = !done;
-	moved = work->moved - moved;
-	work->exchanged += moved - min(moved, room->free);
-	room->free -= min(moved, room->free);
 	work->full = true;
 	for_each_node_mask(nid, p->nodes.top)
 		work->full &= p->room[nid].full;
@@ -653,13 +648,13 @@ static bool kpromoted_news(struct kpromoted *p)
 static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 {
 	unsigned int least = READ_ONCE(kmmscand_tunables.hot_threshold), threshold, i;
-	unsigned int points = HOTNESS_MAX_SCORE;
-	unsigned long budget, hot, wanted, warm = 0, over = 0, found, missing;
+	unsigned long quota = kpromoted_quota(p, period_ms);
+	unsigned long budget, hot, wanted, warm, over = 0, missing;
 	struct kpromoted_work work = { .begun = jiffies };
 	unsigned int round = kmmscand_rounds();
 	struct hotness_histogram histogram;
 	/* Of what was found, the window says something that the scanners had. */
-	bool scanned = round != p->round && kmmscand_window_used();
+	bool scanned = round != p->round && kmmscand_window_used(), found;
 
 	p->round = round;
 	work.target = kpromoted_target(p);
@@ -671,53 +666,45 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		return;
 	}
 	p->exchanging = numa_demotion_enabled && !kpromoted_has_room(work.target);
+	kpromoted_groups_update(p);
+	found = kpromoted_victims(p);
 	/* To walk over the table for nothing costs more than all else here. */
 	if (!kpromoted_news(p)) {
-		kpromoted_adapt(p, &work, 0);
+		p->wanted = 0;
+		p->waiting = 0;
 		return;
 	}
+	kpromoted_groups_ask(p, quota);
+	p->groups.warm = 0;
 	p->groups.warm_score = least;
-	p->groups.regret_score = kpromoted_regret_score(least);
-	if (p->exchanging)
-		least = p->groups.regret_score;
 	p->groups.min_score = least;
-	/* What is bound to a full node shall not raise the threshold for others. */
-	kpromoted_room(p);
-	p->groups.closed = kpromoted_closed(p);
+	budget = min(quota, kpromoted_room(p));
+	/*
+	 * What is bound to a full node shall not raise the threshold for others, unless victims
+	 * are looked for.
+	 */
+	p->groups.closed = numa_demotion_enabled ? 0 : kpromoted_closed(p);
 	work.limits = kpromoted_limits_begin(&p->limits, &p->nodes.top);
 	if (!hotness_count(p->nid, &histogram, &p->groups, work.limits))
 		return;
 	p->recounts -= !!p->recounts;
 
-	for (i = 0; i < TIER_GROUPS; i++) {
-		struct hotness_group *group = &p->groups.group[i];
-
-		warm += group->warm;
-		if (group->warm)
-			points = min(points, group->points);
-	}
-	found = warm;
 	missing = kmmscand_missing();
-	for (i = 0; i < TIER_GROUPS; i++)
-		p->groups.group[i].warm = kpromoted_whole(p->groups.group[i].warm, found, missing);
-	warm = kpromoted_whole(warm, found, missing);
-	least += p->pressure.score;
+	warm = kpromoted_whole(p->groups.warm, p->groups.warm, missing);
 	for (i = least; i <= HOTNESS_MAX_SCORE; i++)
 		over += histogram.pages[i];
-	budget = kpromoted_budget(p, period_ms);
 	WRITE_ONCE(budgets[p->nid], budget);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
-	/* What even the group has to reach of which the least is demanded */
-	points = warm ? p->groups.min_score + points : 0;
-	WRITE_ONCE(thresholds[p->nid], max(threshold, points));
+	WRITE_ONCE(thresholds[p->nid], threshold);
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
-	wanted = kpromoted_whole(wanted, found, missing);
+	wanted = kpromoted_whole(wanted, p->groups.warm, missing);
+	if (scanned && p->exchanging)
+		kpromoted_jump(p, warm, kpromoted_window_ms(&p->nodes.slow));
 	/*
-	 * Only what the scanners have found since says something about the window.
-	 * Under pressure too little is wanted rather than found.
+	 * Only what the scanners have found since says something about the window, and nothing
+	 * does while candidates wait for victims.
 	 */
-	if (scanned && (wanted > budget ||
-			!(p->pressure.score || p->pressure.left || p->reserved)))
+	if (scanned && (found || !p->exchanging))
 		kpromoted_ask_window(p, kpromoted_window(kpromoted_window_ms(&p->nodes.slow),
 							 kpromoted_longest(),
 							 kpromoted_most(p), warm, wanted,
@@ -732,23 +719,21 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	if (threshold > least)
 		kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
 	p->rest = over > work.moved;
-	kpromoted_adapt(p, &work, warm);
+	p->wanted = min(quota, over);
+	p->waiting = over - min(over, work.moved);
 	trace_kpromoted_epoch(p->nid, work.target, threshold, hot, budget, work.moved,
-			      p->pressure.score, p->window_ms);
+			      victim_known(work.target), p->window_ms);
 }
 
 static int kpromoted_thread(void *data)
 {
 	struct kpromoted *p = data;
-	int i;
 
 	set_freezable();
 	kmmscand_cpu_start(&p->cpu);
 	p->refilled = jiffies;
 	p->round = kmmscand_rounds();
-	p->regrets.demoted_seen = tier_moved_pages(p->nid, p->promoted);
-	for (i = 0; i < TIER_GROUPS; i++)
-		p->owner[i].promoted_seen = p->promoted[i];
+	tier_promoted_pages(p->nid, p->promoted_seen, p->again_seen);
 
 	while (!kthread_should_stop()) {
 		unsigned int period_ms = kmmscand_epoch_ms();
@@ -787,7 +772,6 @@ struct kpromoted *kpromoted_start(int nid, const struct kmmscand_nodes *nodes)
 	p->nid = nid;
 	p->nodes = *nodes;
 	p->page_ns = KPROMOTED_PAGE_NS;
-	p->exchange = KPROMOTED_BATCH;
 	/* First what is hottest */
 	p->window_ms = KPROMOTED_WINDOW_MS;
 	WRITE_ONCE(windows[nid], KPROMOTED_WINDOW_MS);

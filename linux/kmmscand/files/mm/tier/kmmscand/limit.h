@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #include "hotness.h"
-#include "policy.h"
+#include "decide.h"
 
 /*
  * What was promoted so long ago is in the statistics.  They are brought up to date every two

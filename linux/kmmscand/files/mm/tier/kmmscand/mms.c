@@ -157,6 +157,26 @@ void kmmscand_mms_drop(int nid, unsigned int round, bool met_all)
 }
 
 /**
+ * kmmscand_mms_flush - flush the TLBs of all address spaces that scanners know
+ *
+ * CPUs that run none of the threads of an address space are not interrupted for it.
+ *
+ * Context: may sleep.
+ */
+void kmmscand_mms_flush(void)
+{
+	struct kmmscand_mm *state;
+	int i;
+
+	mutex_lock(&kmmscand_mms_mutex);
+	hash_for_each(kmmscand_mms, i, state, node) {
+		kmmscand_flush_mm(state->pass.mm);
+		cond_resched();
+	}
+	mutex_unlock(&kmmscand_mms_mutex);
+}
+
+/**
  * kmmscand_mms_drop_all - forget everything, when no scanner runs any more
  */
 void kmmscand_mms_drop_all(void)

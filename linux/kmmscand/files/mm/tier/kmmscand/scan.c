@@ -103,7 +103,7 @@
 #include "fault.h"
 #include "hotness.h"
 #include "kmmscand.h"
-#include "policy.h"
+#include "decide.h"
 #include "target.h"
 
 /* Page tables (or VMAs without any) per hold of mmap_lock */
@@ -121,6 +121,8 @@
 
 /* Visits in a row after which an address space that could not be judged is left out */
 #define KMMSCAND_UNJUDGED	3
+/* Entries whose Accessed bits are tested at once; a page table has a multiple of them */
+#define KMMSCAND_AT_ONCE	8
 /* Sleeps for mmap_lock in a walk */
 #define KMMSCAND_LOCK_TRIES	64
 #define KMMSCAND_LOCK_USECS	50
@@ -332,9 +334,14 @@ static __always_inline bool kmmscand_accessed(struct kmmscand_walk *w, struct fo
 		hotness_aim(pfn, w->epoch, w->look != KMMSCAND_FIRST, w->aim,
 			    folio_likely_mapped_shared(folio));
 	score = hotness_look_touch(&w->table, pfn);
-	/* A page is counted once in a pass. */
-	if (!score || w->look == KMMSCAND_FIRST)
+	if (!score)
 		return false;
+	/* A page is counted once in a pass. */
+	if (w->look == KMMSCAND_FIRST) {
+		pass->first++;
+		return false;
+	}
+	pass->both += w->look == KMMSCAND_SECOND && hotness_look_again(&w->table);
 	pass->touched++;
 	pass->warm += score >= w->warm;
 	pass->hot += kmmscand_is_hot(w, folio_nid(folio), score);
@@ -528,6 +535,22 @@ static void kmmscand_ask(struct kmmscand_walk *w, struct vm_area_struct *vma, pt
 	mmu_age_ask(&w->age, vma->vm_mm);
 }
 
+/*
+ * Has none of the next entries an Accessed bit?  An entry that is not present may have the bit set,
+ * so this is a filter.  Adds to @absent if all are empty.
+ */
+static __always_inline bool kmmscand_all_old(pte_t *pte, unsigned long *absent)
+{
+	__typeof__(pte_val(*pte)) bits = 0;
+	unsigned int i;
+
+	for (i = 0; i < KMMSCAND_AT_ONCE; i++)
+		bits |= pte_val(ptep_get(pte + i));
+	if (!bits)
+		*absent += KMMSCAND_AT_ONCE;
+	return !pte_young(__pte(bits));
+}
+
 static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 			      struct mm_walk *walk)
 {
@@ -590,15 +613,22 @@ static int kmmscand_pmd_entry(pmd_t *pmd, unsigned long addr, unsigned long end,
 	__acquire(RCU);		/* for sparse; the former lacks it */
 	kmmscand_start_table(w);
 	for (pte = start_pte; addr != end; pte++, addr += PAGE_SIZE) {
-		pte_t ptent = ptep_get(pte);
 		struct folio *folio;
 		unsigned int young;
+		pte_t ptent;
 
+		/* Most entries end here. */
+		if (!w->age.secondary && !((addr >> PAGE_SHIFT) % KMMSCAND_AT_ONCE) &&
+		    end - addr >= KMMSCAND_AT_ONCE * PAGE_SIZE && kmmscand_all_old(pte, &absent)) {
+			pte += KMMSCAND_AT_ONCE - 1;
+			addr += (KMMSCAND_AT_ONCE - 1) * PAGE_SIZE;
+			continue;
+		}
+		ptent = ptep_get(pte);
 		if (!pte_present(ptent)) {
 			absent++;
 			continue;
 		}
-		/* Most entries end here. */
 		if (mmu_age_idle(&w->age, addr, ptent))
 			continue;
 		/* Certainly not on a slow node? */
@@ -736,16 +766,33 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 	return more;
 }
 
+/**
+ * kmmscand_flush_mm - flush the TLB entries of an address space
+ * @mm: mm_count is held
+ *
+ * No page table was freed, so no CPU is interrupted that has the address space but runs none of
+ * its threads.
+ *
+ * Context: may sleep.
+ */
+void kmmscand_flush_mm(struct mm_struct *mm)
+{
+#ifdef CONFIG_X86
+	flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, false);
+#else
+	flush_tlb_mm(mm);
+#endif
+	tier_count_flush(TIER_FLUSH_SCAN, mm);
+}
+
 /*
  * Nothing depends on this but the next walk's view.  mm_count is enough: for an address space
  * that has been torn down it is only superfluous.
  */
 static void kmmscand_flush(struct kmmscand_walk *w)
 {
-	if (w->cleared & MMU_AGE_CPU) {
-		flush_tlb_mm(w->pass->mm);
-		tier_count_flush(TIER_FLUSH_SCAN, w->pass->mm);
-	}
+	if (w->cleared & MMU_AGE_CPU)
+		kmmscand_flush_mm(w->pass->mm);
 	if (w->cleared & MMU_AGE_SECONDARY)
 		mmu_age_flush(w->pass->mm);
 	w->cleared = 0;

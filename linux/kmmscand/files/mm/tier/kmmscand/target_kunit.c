@@ -169,7 +169,8 @@ static unsigned long counted(struct kunit *test, struct hotness_groups *groups, 
 	struct hotness_histogram histogram;
 
 	groups->closed = closed;
-	groups->group[0].warm = 0;
+	groups->warm = 0;
+	groups->group[0] = (struct hotness_group) { .left = ULONG_MAX };
 	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram, groups, NULL));
 	return histogram.pages[1];
 }
@@ -186,7 +187,6 @@ static void closed_test(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, groups);
 	groups->warm_score = 1;
-	groups->regret_score = 1;
 	groups->min_score = 1;
 	pfn = alloc_targets(test, 2);
 	hotness_next_epoch();
@@ -199,7 +199,7 @@ static void closed_test(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, counted(test, groups, 0), 4);
 	KUNIT_EXPECT_EQ(test, counted(test, groups, BIT(1)), 3);
-	KUNIT_EXPECT_EQ(test, groups->group[0].warm, 3);
+	KUNIT_EXPECT_EQ(test, groups->warm, 3);
 	KUNIT_EXPECT_EQ(test, counted(test, groups, BIT(1) | BIT(2)), 2);
 
 	hotness_count(first_memory_node, &histogram, NULL, NULL);

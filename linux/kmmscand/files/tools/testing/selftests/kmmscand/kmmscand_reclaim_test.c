@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * kmmscand and reclaim, with NUMA balancing off: promotion leaves what is below the high
- * watermark of a fast node alone; kswapd makes room for it by demotion, and only if that is
- * enabled; kswapd keeps the promo watermark while kmmscand is on, and only then.  What MGLRU
- * finds accessed when it walks page tables counts as if kmmscand had found it.  Of a promoted
- * page PG_young is cleared, where it would only repeat what the generation says.  Memory of a
- * control group is neither demoted out of its cpuset nor swapped out only to make room for
- * promotions ("keep": fault_keep).  A process that cannot be asked is left out.
+ * watermark of a fast node alone; kpromoted makes room for it by demotion, and only if that is
+ * enabled.  What MGLRU finds accessed when it walks page tables counts as if kmmscand had found
+ * it.  Of a promoted page PG_young is cleared, where it would only repeat what the generation
+ * says.  Memory of a control group is neither demoted out of its cpuset nor swapped out only to
+ * make room for promotions ("keep": fault_keep).  A process that cannot be asked is left out.
  *
- * A node with room in any of its zones counts as one that has room, and kswapd is content when
- * any zone has enough.  So that all is about the largest one, the others are reserved.
- *
- * "headroom" needs CONFIG_TIER_DEBUG.
+ * A node with room in any of its zones counts as one that has room.  So that all is about the
+ * largest one, the others are reserved.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -31,8 +28,6 @@
 #define SET		(24 * MB)
 /* Pages of it that fit above the high watermark */
 #define SPACE		2048
-/* That are promoted by hand, in bytes */
-#define BY_HAND		(2 * MB)
 
 /* Of a group that is confined to the fast node, and how long it is watched */
 #define CONFINED	(128 * MB)
@@ -49,9 +44,8 @@
 
 /* Until demotion has made room for what is hot */
 #define DEMOTE_S	60
-/* Until kswapd has done what it wants, and how long it is idle then */
+/* Until a child is ready */
 #define SETTLE_S	40
-#define IDLE_S		3
 
 /* How long nothing must be promoted */
 #define STAY_S		12
@@ -115,15 +109,15 @@ static void test_watermark(void)
 	}
 	sleep(1);
 	space = room(fast);
-	demoted = event_count("pgdemote_kswapd");
+	demoted = event_count("tier_demote_success");
 	scanned = event_count("pgscan_kswapd");
 	ok = !enable(true);
 	warm(p, SET, 8);
 	moved = count_on(p, SET, fast);
 	left = room(fast);
 	scanned = event_count("pgscan_kswapd") - scanned;
-	demoted = event_count("pgdemote_kswapd") - demoted;
-	ksft_print_msg("of %ld pages %ld are left, %lu promoted; kswapd scanned %ld, demoted %ld\n",
+	demoted = event_count("tier_demote_success") - demoted;
+	ksft_print_msg("of %ld pages %ld are left, %lu promoted; kswapd scanned %ld, %ld demoted\n",
 		       space, left, moved, scanned, demoted);
 	/* Per-CPU lists blur it a bit. */
 	ok &= (long)moved >= space / 4 && (long)moved <= space + 512 && left > -256;
@@ -131,10 +125,10 @@ static void test_watermark(void)
 
 	/* The same with demotion */
 	ok &= !change(DEMOTION, "1");
-	demoted = event_count("pgdemote_kswapd");
+	demoted = event_count("tier_demote_success");
 	moved = keep_hot(p, SET, DEMOTE_S, 75);
-	demoted = event_count("pgdemote_kswapd") - demoted;
-	ksft_print_msg("%lu of %lu pages promoted, kswapd demoted %ld\n", moved, SET / PAGE,
+	demoted = event_count("tier_demote_success") - demoted;
+	ksft_print_msg("%lu of %lu pages promoted, %ld demoted\n", moved, SET / PAGE,
 		       demoted);
 	ok &= moved >= SET / PAGE * 3 / 4 && demoted > 0;
 	ok &= !enable(false);
@@ -150,91 +144,6 @@ unmap:
 static int promote_page(const char *addr)
 {
 	return promote(pfn_of(addr), 1, fast);
-}
-
-/*
- * Use up the room of the fast node, the last of it by promotion of pages from @next on, so that
- * kswapd is told to make some.  Returns how much there is when it has done; or little, if it
- * was not told.
- *
- * By then it has little to do to get to the high watermark.  The farther it has to go the more
- * it overshoots.  With @headroom it is to be told again if it has given up.
- */
-static long room_made(char *p, unsigned long *next, bool headroom)
-{
-	const size_t size = 256 * MB;
-	char *more = map_bound(size, fast);
-	long before, after;
-	double end, idle;
-	size_t used = 0;
-	int err = 0;
-
-	if (!more)
-		return 0;
-	madvise(more, size, MADV_NOHUGEPAGE);
-	for (; used < size; used += PAGE) {
-		if (!(used % (32 * PAGE)) && room(fast) <= 64)
-			break;
-		more[used] = 1;
-	}
-	for (; err != -ENOSPC && *next < BY_HAND / PAGE; ++*next)
-		err = promote_page(p + *next * PAGE);
-	after = room(fast);
-	end = now() + SETTLE_S;
-	idle = now() + IDLE_S;
-	while (now() < end && now() < idle) {
-		usleep(100000);
-		/* It is sent again by a promotion, but not more than every ten seconds. */
-		if (headroom && zone_value(fast, UNRECLAIMABLE) == 1) {
-			promote_page(p + *next * PAGE);
-			idle = now() + IDLE_S;
-		}
-		before = after;
-		after = room(fast);
-		/* Somebody always needs a page. */
-		if (labs(after - before) > 32)
-			idle = now() + IDLE_S;
-	}
-	ksft_print_msg("after %zu pages and %s there is room for %ld%s\n", used / PAGE,
-		       err == -ENOSPC ? "no room for a promotion" : "promotions only", after,
-		       zone_value(fast, UNRECLAIMABLE) == 1 ? ", kswapd has given up" : "");
-	munmap(more, size);
-	return after;
-}
-
-static void test_headroom(void)
-{
-	char *p = map_on(BY_HAND, slow, false);
-	unsigned long next = 0;
-	long gap, off, on, again;
-	bool ok;
-
-	if (!p || access(PROMOTE, W_OK)) {
-		ksft_test_result_skip("no " PROMOTE " (CONFIG_TIER_DEBUG)\n");
-		goto unmap;
-	}
-	/* Far apart, so that they cannot be taken for each other */
-	if (!prepare("1", "300") || !fill_fast(0)) {
-		ksft_test_result_skip("cannot fill the fast node\n");
-		goto empty;
-	}
-	gap = zone_value(fast, "promo") - zone_value(fast, "high");
-	off = room_made(p, &next, false);
-	/* Nobody else is to tell kswapd. */
-	ok = !set("promote_rate_mbps", "0");
-	ok &= !enable(true);
-	on = room_made(p, &next, true);
-	ok &= !enable(false);
-	again = room_made(p, &next, false);
-	ksft_print_msg("disabled %ld, enabled %ld, disabled %ld; from high to promo are %ld\n", off,
-		       on, again, gap);
-	ok &= gap > 0 && labs(off) < gap / 2 && labs(again) < gap / 2 && on >= gap * 3 / 4;
-	ksft_test_result(ok, "kswapd keeps the promo watermark while kmmscand is on\n");
-empty:
-	empty_fast();
-unmap:
-	if (p)
-		unmap_on(p, BY_HAND);
 }
 
 /* A process of a confined group, and what it finds out when it is told to */
@@ -273,7 +182,7 @@ static void test_keep(void)
 {
 	struct confined *c = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 				  -1, 0);
-	long kept, demoted, others;
+	long demoted, others;
 	char *p = NULL;
 	unsigned long moved;
 	int status = 0;
@@ -308,26 +217,24 @@ static void test_keep(void)
 		ksft_test_result_skip("cannot fill the fast node\n");
 		goto stop;
 	}
-	kept = event_count("tier_demote_kept");
-	demoted = event_count("pgdemote_kswapd");
+	demoted = event_count("tier_demote_success");
 	ok = !enable(true);
 	end = now() + KEEP_S;
 	moved = keep_hot(p, DEMANDED, DEMOTE_S, 75);
-	/* kswapd goes on to look for something to demote. */
+	/* kpromoted goes on to look for victims. */
 	while (now() < end)
 		warm(p, DEMANDED, 1);
-	kept = event_count("tier_demote_kept") - kept;
-	demoted = event_count("pgdemote_kswapd") - demoted;
+	demoted = event_count("tier_demote_success") - demoted;
 	others = count_on(hog, hog_len, slow);
 	ok &= zone_value(fast, UNRECLAIMABLE) != 1;
 	ok &= !enable(false);
 	c->stop = true;
 	ok &= waitpid(pid, &status, 0) == pid && !status;
-	ksft_print_msg("%lu of %lu hot pages promoted; %ld demoted, %ld of them ours, %ld kept\n",
-		       moved, DEMANDED / PAGE, demoted, others, kept);
+	ksft_print_msg("%lu of %lu hot pages promoted; %ld demoted, %ld of them ours\n",
+		       moved, DEMANDED / PAGE, demoted, others);
 	ksft_print_msg("of %lu confined pages %lu are on the fast node, %lu on the slow one\n",
 		       CONFINED / PAGE, c->on_fast, c->on_slow);
-	ok &= moved >= DEMANDED / PAGE * 3 / 4 && demoted > 0 && others > 0 && kept > 0;
+	ok &= moved >= DEMANDED / PAGE * 3 / 4 && demoted > 0 && others > 0;
 	ok &= c->on_fast == CONFINED / PAGE && !c->on_slow && intact(p, DEMANDED);
 	ksft_test_result(ok, "memory of a cpuset is neither demoted nor swapped for promotions\n");
 stop:
@@ -593,7 +500,6 @@ static void test_young(void)
 
 static const struct tier_test tests[] = {
 	{ "watermark", test_watermark },
-	{ "headroom", test_headroom },
 	{ "keep", test_keep },
 	{ "refused", test_refused },
 	{ "aged", test_aged },

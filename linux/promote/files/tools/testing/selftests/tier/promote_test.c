@@ -5,8 +5,7 @@
  * not, and what must not move stays.
  *
  * With /sys/kernel/debug/tier/fault_watermark set, the test "full" must fail; with
- * fault_split the test "fragmented", with fault_mlocked the test "mlocked", with fault_revive
- * the test "revive".
+ * fault_split the test "fragmented", with fault_mlocked the test "mlocked".
  */
 #include "tier_fill.h"
 #include "tier_util.h"
@@ -224,79 +223,6 @@ unmap:
 	unmap_on(p, NR_HUGE * HUGE);
 }
 
-/*
- * Keep the node below its low watermark until its kswapd gives up, which it does after having
- * failed sixteen times in a row: there is no swap.  Returns what was used for it, or NULL.
- */
-static char *exhaust_node(int nid, size_t *len)
-{
-	long gap = zone_value(nid, "high") - zone_value(nid, "low");
-	size_t size = 1UL << 32, used = 0;
-	char *p = map_bound(size, nid);
-	int tries;
-
-	if (!p)
-		return NULL;
-	madvise(p, size, MADV_NOHUGEPAGE);
-	for (tries = 0; tries < 600 && zone_value(nid, UNRECLAIMABLE) == 0; tries++) {
-		/* Not as far as to the lowest, or we would have to reclaim ourselves. */
-		while (used < size && room(nid) > -gap - gap / 4) {
-			p[used] = 1;
-			used += PAGE;
-		}
-		usleep(50000);
-	}
-	*len = size;
-	return p;
-}
-
-/*
- * While demotion was off kswapd has given up.  When it is on, and somebody promotes, kswapd
- * makes room again.
- */
-static void test_revive(void)
-{
-	char *p = map_on(NR_4K * PAGE, slow, false), *hog, *more = NULL;
-	size_t len = 0, more_len = 0;
-	int err, tries = 0;
-	bool ok;
-
-	if (!p) {
-		ksft_test_result_skip("no memory on the slow node\n");
-		return;
-	}
-	fill(p, NR_4K * PAGE);
-	/* Far apart, so that there is much between waking kswapd and being short of memory */
-	ok = !change("/proc/sys/vm/watermark_scale_factor", "100") && !change(DEMOTION, "0");
-	write_file("/proc/sys/vm/drop_caches", "3");
-	hog = ok ? fill_node(fast, &len) : NULL;
-	more = hog ? exhaust_node(fast, &more_len) : NULL;
-	if (!more || zone_value(fast, UNRECLAIMABLE) != 1) {
-		ksft_print_msg("room for %ld pages, %ld unreclaimable\n", room(fast),
-			       zone_value(fast, UNRECLAIMABLE));
-		ksft_test_result_fail("kswapd did not give up\n");
-		goto unmap;
-	}
-	/* Without demotion there is nothing that it could do. */
-	ok = promote(pfn_of(p), 1, fast) == -ENOSPC && zone_value(fast, UNRECLAIMABLE) == 1;
-	ok &= !change(DEMOTION, "1");
-	/* It may have been sent again just before; not more than every ten seconds. */
-	while ((err = promote(pfn_of(p), 1, fast)) == -ENOSPC && ++tries < 200)
-		usleep(100000);
-	ksft_print_msg("%s after %d tries, %ld unreclaimable, %lu pages of ours were demoted\n",
-		       err ? strerror(-err) : "promoted", tries, zone_value(fast, UNRECLAIMABLE),
-		       count_on(hog, len, slow));
-	ok &= !err && node_of(p) == fast && !zone_value(fast, UNRECLAIMABLE);
-	ok &= intact(p, NR_4K * PAGE);
-	ksft_test_result(ok, "kswapd that has given up makes room by demotion again\n");
-unmap:
-	if (more)
-		munmap(more, more_len);
-	if (hog)
-		munmap(hog, len);
-	unmap_on(p, NR_4K * PAGE);
-}
-
 static const struct tier_test tests[] = {
 	{ "bad_input", test_bad_input },
 	{ "nothing_there", test_nothing_there },
@@ -305,7 +231,6 @@ static const struct tier_test tests[] = {
 	{ "huge", test_huge },
 	{ "full", test_full },
 	{ "fragmented", test_fragmented },
-	{ "revive", test_revive },
 };
 
 int main(int argc, char **argv)

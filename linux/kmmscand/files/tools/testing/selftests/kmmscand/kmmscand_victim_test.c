@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * More memory is equally hot than fits into the fast tier, and reclaim demotes what is
- * promoted: does kmmscand stop exchanging pages for others that are as hot, and only for
- * those whose pages they are?
+ * More memory is equally hot than fits into the fast tier: does kmmscand find no victims among
+ * pages that are as hot, and are another group's hot pages promoted all the same?
  *
  * The fast node is filled with locked memory but for some room.  A process has twice as much
  * on the slow node, and reads all of it all the time.
  *
- * "uniform" must fail while fault_regret is set in /sys/kernel/debug/tier/.  With fault_blame
- * "innocent" takes some times as long, which proves nothing; that rule, and fault_bounce, is
- * for KUnit.
+ * "uniform" must fail while fault_idle is set in /sys/kernel/debug/tier/.
  *
  * Not for the debug kernel, on which promotion is too slow to fill the room in time.
  */
@@ -22,7 +19,7 @@
 #include "../tier/tier_fill.h"
 
 #define MB		(1024UL * 1024)
-#define CGROUPS		"/tmp/kmmscand_bounce_cgroups"
+#define CGROUPS		"/tmp/kmmscand_victim_cgroups"
 /* Free on the fast node when the tests begin */
 #define ROOM		(48 * MB)
 #define SET		(2 * ROOM)
@@ -116,7 +113,7 @@ static void say(const char *when, long promoted, long bounced)
 {
 	ksft_print_msg("%s: %ld pages promoted, %ld of them again\n", when,
 		       event_count("tier_promote_success") - promoted,
-		       event_count("tier_promote_bounce") - bounced);
+		       event_count("tier_promote_again") - bounced);
 	ksft_print_msg("of the set %ld are fast, %ld slow\n", group_pages("set", fast),
 		       group_pages("set", slow));
 }
@@ -125,7 +122,7 @@ static void say(const char *when, long promoted, long bounced)
 static pid_t learn(void)
 {
 	long promoted = event_count("tier_promote_success");
-	long bounced = event_count("tier_promote_bounce");
+	long bounced = event_count("tier_promote_again");
 	pid_t pid = start_reader("set", SET);
 
 	sleep(2);
@@ -145,7 +142,7 @@ static void test_uniform(void)
 	/* To do nothing is no solution. */
 	ok = group_pages("set", fast) >= (long)(ROOM / PAGE / 2);
 	promoted = event_count("tier_promote_success");
-	bounced = event_count("tier_promote_bounce");
+	bounced = event_count("tier_promote_again");
 	sleep(WATCH_S);
 	say("then", promoted, bounced);
 	promoted = event_count("tier_promote_success") - promoted;

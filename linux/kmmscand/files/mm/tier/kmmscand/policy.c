@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Decisions of the promoter.  They depend on their arguments only.  The simulator in tests/sim
+ * compiles this file, too.
+ *
+ * A visit of a region clears Accessed bits, waits for a window w, looks, waits, and looks again.
+ * A look finds a page that is accessed at a rate r with the chance 1 - exp(-r w), so visits tell
+ * rates apart below 1/w, by their square.  A page that both looks find is a candidate.
+ *
+ * - Window.  policy_update_window() shortens the window if more candidates are found than can move,
+ *   and prolongs it if fewer are.
+ * - Rate of the candidates.  Of the pages found in the first look, the share found in the second
+ *   one is the chance that a candidate is accessed in a window (policy_rate()).
+ * - Victims.  For a candidate a fast page goes that was idle for KAPPA times the mean time between
+ *   two accesses of a candidate.  A page that is as hot as the candidates is idle for so long with
+ *   a chance of exp(-6), 0.25 %.  So equally hot pages do not take turns.
+ * - Turns.  A visit that costs more than to move its candidates is not worth it: the address space
+ *   is visited half as often (policy_turn()).  Flushes are part of the cost.
+ * - Loss.  Candidates count as many as move of those of their group (policy_bucket_moved()).
+ * - Change.  An address space that is seldom visited is looked at for change: one look in the
+ *   shortest window, so one flush.  If twice as many pages are found as on average, something else
+ *   became hot (policy_jump()): the address space is visited in each period again.
+ * - Repeated promotion.  policy_bucket_update() divides a group's quota of exchanges by four if
+ *   more than a tenth of the pages that the group exchanges were demoted in the last minute.
+ */
+
+#include <linux/log2.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+
+#include "policy.h"
+
+/* A victim is idle for so many times the mean time between two accesses of a candidate */
+#define KAPPA			6
+#define IDLE_LEAST_MS		250U
+#define IDLE_MOST_MS		64000U
+/* The second look finds so many of the hottest pages, in 1/1024: the rate is no longer told */
+#define RATE_MOST		1004
+/* So few pages tell no rate */
+#define RATE_LEAST_PAGES	16
+/* While the fast node is full, an exchange costs two migrations */
+#define WINDOW_FULL_US		250000U
+#define WINDOW_MOST_US		1000000U
+/* A page pays for its promotion by accesses within so many seconds */
+#define PAYBACK_S		60
+/* A window becomes a quarter or four times as long at most, in 1/1024 */
+#define WINDOW_LESS		256ULL
+#define WINDOW_MORE		4096ULL
+/* So many looks make a mean; a sample of fewer pages, or of fewer found, tells no change */
+#define JUMP_LOOKS		4
+#define JUMP_LEAST_OF		512
+#define JUMP_LEAST		64
+#define ATTEMPT_WAIT_MS		2000U
+#define ATTEMPT_MOST_MS		64000U
+/* Pages again of which a group is judged, and for how long it is then left alone */
+#define AGAIN_LEAST		32
+#define AGAIN_SHIFT_MOST	6
+#define AGAIN_EASE_MS		16000U
+/* So few candidates do not tell which part of them moves */
+#define LOSS_LEAST		32
+
+/* -ln(n / 1024) * 1024, with an error below 1 % of 1024 */
+static u32 minus_ln(u32 n)
+{
+	unsigned int log = ilog2(n);
+	u32 f = ((n << 10) >> log) - 1024;	/* n is 2^log * (1 + f / 1024) */
+	u32 log2;
+
+	/* log2(1 + x) is about x + 0.344 x (1 - x). */
+	log2 = (log << 10) + f + (f * (1024 - f) / 1024) * 352 / 1024;
+	return ((10 << 10) - log2) * 710 / 1024;
+}
+
+/**
+ * policy_rate - how often are the candidates accessed?
+ * @first:	pages found in the first look
+ * @last:	of these, found in the second one, too
+ * @window_us:	between looks
+ *
+ * For the hottest pages the result is too low, so victims are idle for longer.
+ *
+ * Return: accesses for 1,000 seconds and page.
+ */
+u32 policy_rate(u32 first, u32 last, u32 window_us)
+{
+	u32 share = 512;
+
+	if (first > RATE_LEAST_PAGES)
+		share = min_t(u64, div_u64((u64)last << 10, first), RATE_MOST);
+	return div_u64((u64)minus_ln(1024 - share) * 1000000000 / 1024, window_us);
+}
+
+/**
+ * policy_idle_ms - for how long is a page idle that makes room for a candidate?
+ * @rate:	policy_rate() of the candidates
+ */
+u32 policy_idle_ms(u32 rate)
+{
+	return clamp_t(u32, KAPPA * 1000000 / max(rate, 1U), IDLE_LEAST_MS, IDLE_MOST_MS);
+}
+
+/**
+ * policy_quota - how many pages may move in a period?
+ * @rate_pages:		by the administrator's limit of bytes
+ * @cpu_pages:		by the administrator's share of CPU time
+ * @gain_permille:	what a promotion gains, of what it gains while no tier is loaded
+ */
+u32 policy_quota(u32 rate_pages, u32 cpu_pages, u32 gain_permille)
+{
+	return div_u64((u64)min(rate_pages, cpu_pages) * min(gain_permille, 1000U), 1000);
+}
+
+/**
+ * policy_window_max - in how long a window must a page be accessed to be worth its promotion?
+ * @gain_ns:	of an access to the fast node instead of the slow one
+ * @cost_ns:	of a promotion
+ * @full:	each promotion needs a victim
+ *
+ * Return: microseconds.
+ */
+u32 policy_window_max(u32 gain_ns, u32 cost_ns, bool full)
+{
+	u64 most = div_u64((u64)gain_ns * PAYBACK_S * 1000000, max(cost_ns, 1U));
+
+	return clamp_t(u64, most, POLICY_WINDOW_LEAST_US, full ? WINDOW_FULL_US : WINDOW_MOST_US);
+}
+
+/**
+ * policy_node_begin - begin anew, at first and when something else has become hot
+ * @node:	window, rate and the wait for the next attempt are set
+ */
+void policy_node_begin(struct policy_node *node)
+{
+	node->window_us = POLICY_WINDOW_LEAST_US;
+	node->first = 0;
+	node->last = 0;
+	node->wait_ms = 0;
+	node->saturated = false;
+}
+
+/**
+ * policy_jump - has something else become hot in an address space?
+ * @change:	its mean is updated
+ * @found:	slow pages that a change look has found
+ * @of:		slow pages that were looked at
+ *
+ * A change look has the shortest window: in a long one, cold pages are found as well as hot ones.
+ * The mean is of a page that was looked at: a sample of other regions alone changes nothing.
+ */
+bool policy_jump(struct policy_change *change, u32 found, u32 of)
+{
+	bool jump = false;
+	u32 rate;
+
+	if (of < JUMP_LEAST_OF)
+		return false;
+	rate = div_u64((u64)found << 20, of);
+	if (change->looks < JUMP_LOOKS) {
+		change->looks++;
+		change->rate = rate;
+		return false;
+	}
+	jump = rate > 2 * change->rate && found >= JUMP_LEAST;
+	change->rate = jump ? rate : change->rate - change->rate / 4 + rate / 4;
+	return jump;
+}
+
+/* Window of the next visits.  While few pages are found, their number grows with its square. */
+static u32 policy_window(u32 window_us, const struct policy_period *period, u32 can)
+{
+	u64 next = window_us, pushed = period->pushed + 1ULL;
+	u64 factor = int_sqrt64(div64_u64((u64)can << 20, pushed));	/* of 1,024 */
+
+	if (!can)
+		next = pushed > RATE_LEAST_PAGES ? next / 2 : next * 2;
+	else if (pushed >= 2ULL * can || pushed < can)
+		next = (next * clamp(factor, WINDOW_LESS, WINDOW_MORE)) >> 10;
+	return clamp_t(u64, next, POLICY_WINDOW_LEAST_US, period->window_max_us);
+}
+
+/**
+ * policy_update_rate - how often are the candidates of a node accessed?
+ * @node:	rate is updated, from first and last
+ */
+void policy_update_rate(struct policy_node *node)
+{
+	node->rate = policy_rate(node->first, node->last, node->window_us);
+}
+
+/**
+ * policy_update_window - choose the window of the next period
+ * @node:	updated
+ * @period:	what the period has brought
+ *
+ * While victims are looked for, candidates wait, which tells nothing about the window.
+ */
+void policy_update_window(struct policy_node *node, const struct policy_period *period)
+{
+	u32 can = min(period->quota, period->room + period->victims);
+	u32 window_us = node->window_us;
+
+	node->saturated = false;
+	if (!period->visited || (period->full && period->pending))
+		return;
+	node->window_us = policy_window(window_us, period, can);
+	node->saturated = !can || node->window_us == period->window_max_us ||
+			  period->pushed >= can;
+	if (node->window_us == window_us) {
+		node->first -= node->first / 4;
+		node->last -= node->last / 4;
+	} else {
+		/* Counts of another window tell nothing. */
+		node->first = 0;
+		node->last = 0;
+	}
+}
+
+/**
+ * policy_attempt_due - is it time to look for victims?
+ * @node:	with policy_update_rate()
+ * @period:	the last one
+ * @waiting:	candidates that did not move
+ * @now_ms:	time
+ */
+bool policy_attempt_due(const struct policy_node *node, const struct policy_period *period,
+			u32 waiting, u64 now_ms)
+{
+	if (period->room >= 2 * period->quota)
+		return false;
+	if (period->victims >= waiting + !period->full)
+		return false;
+	return now_ms - node->attempt_ms >= max(node->wait_ms, policy_idle_ms(node->rate));
+}
+
+/**
+ * policy_attempt_begins - begin to look for victims
+ * @node:	updated
+ * @now_ms:	time
+ */
+void policy_attempt_begins(struct policy_node *node, u64 now_ms)
+{
+	node->attempt_ms = now_ms;
+}
+
+/**
+ * policy_attempt_ends - wait longer for the next attempt if this one was not worth it
+ * @node:	updated
+ * @victims:	pages that it has found
+ * @cost:	of the attempt
+ * @page_cost:	of a promotion
+ */
+void policy_attempt_ends(struct policy_node *node, u32 victims, u64 cost, u32 page_cost)
+{
+	u32 wait = max(node->wait_ms, policy_idle_ms(node->rate));
+
+	if ((u64)victims * page_cost >= 2 * cost)
+		node->wait_ms = 0;
+	else
+		node->wait_ms = clamp_t(u32, 2 * wait, ATTEMPT_WAIT_MS, ATTEMPT_MOST_MS);
+}
+
+/**
+ * policy_bucket_update - does a group promote pages that were demoted lately?
+ * @bucket:	updated
+ * @exchanged:	pages that were promoted for a victim, since the last update
+ * @again:	of these, pages that were demoted lately
+ * @now_ms:	time
+ *
+ * Return: true if so, so the known victims are not worth it, either.
+ */
+bool policy_bucket_update(struct policy_bucket *bucket, u32 exchanged, u32 again, u64 now_ms)
+{
+	bucket->exchanged += exchanged - bucket->exchanged / 16;
+	bucket->again += again - bucket->again / 16;
+	if (bucket->again > AGAIN_LEAST && 10 * bucket->again > bucket->exchanged) {
+		bucket->shift = min(bucket->shift + 1, AGAIN_SHIFT_MOST);
+		bucket->changed_ms = now_ms;
+		bucket->exchanged = 0;
+		bucket->again = 0;
+		return true;
+	}
+	if (bucket->shift && now_ms - bucket->changed_ms >= AGAIN_EASE_MS &&
+	    20 * bucket->again < max(bucket->exchanged, 1U)) {
+		bucket->shift--;
+		bucket->changed_ms = now_ms;
+	}
+	return false;
+}
+
+/**
+ * policy_bucket_quota - how many pages may a group exchange in a period?
+ * @bucket:	of the group
+ * @quota:	pages that may move
+ */
+u32 policy_bucket_quota(const struct policy_bucket *bucket, u32 quota)
+{
+	return quota >> (2 * bucket->shift);
+}
+
+/**
+ * policy_bucket_moved - which part of a group's candidates moves?
+ * @bucket:	updated
+ * @pushed:	candidates since the last call
+ * @moved:	of these
+ */
+void policy_bucket_moved(struct policy_bucket *bucket, u32 pushed, u32 moved)
+{
+	u32 loss;
+
+	if (pushed < LOSS_LEAST)
+		return;
+	loss = 1024 - div_u64((u64)min(moved, pushed) << 10, pushed);
+	bucket->loss = (3 * bucket->loss + loss) / 4;
+}
+
+/**
+ * policy_turn - how often is an address space visited?
+ * @e:		one period in 2^e, until now
+ * @cost:	of a visit
+ * @found:	candidates of the visit
+ * @bucket:	of their group
+ * @page_cost:	of a promotion
+ * @saturated:	of the node: policy_update_window()
+ *
+ * Return: the new e.
+ */
+unsigned int policy_turn(unsigned int e, u64 cost, u32 found, const struct policy_bucket *bucket,
+			 u32 page_cost, bool saturated)
+{
+	u64 worth = (u64)found * page_cost * (1024 - bucket->loss) / 1024;
+
+	if (worth >= cost)
+		return e ? e - 1 : 0;
+	return saturated ? min_t(unsigned int, e + 1, POLICY_MAX_TURN) : e;
+}
+
+/**
+ * policy_enough - after how many candidates does a visit stop?
+ * @quota:	pages that may move in a period
+ *
+ * More would not move.  The visit goes on there in the next period.  So many more than may move
+ * still shorten the window.
+ */
+u32 policy_enough(u32 quota)
+{
+	return min_t(u64, 2ULL * quota, U32_MAX);
+}
