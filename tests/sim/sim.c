@@ -7,8 +7,11 @@
  */
 #include "sim.h"
 
+#include <linux/minmax.h>
+
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MARGIN		64	/* free pages that are no room */
 #define GROUP		4096	/* regions that share flushes */
@@ -33,9 +36,14 @@ static bool gain_has_ended(const struct world *w)
 	return w->job->gain_ends && w->now >= w->job->gain_ends;
 }
 
+static int group_of(struct world *w, const struct space *space)
+{
+	return (space - w->spaces) % BUCKETS;
+}
+
 static struct policy_bucket *bucket_of(struct world *w, const struct space *space)
 {
-	return &w->buckets[(space - w->spaces) % BUCKETS];
+	return &w->buckets[group_of(w, space)];
 }
 
 /*
@@ -59,10 +67,10 @@ static void look(struct world *w, struct space *space, int i, double *cost)
 			return;
 		*cost += w->c->look;
 		if (!k)
-			w->node.first++;
+			policy_heat_add(&w->heat[group_of(w, space)], 1, 0, w->node.window_us);
 	}
 	w->kept[i] = at;
-	w->node.last++;
+	policy_heat_add(&w->heat[group_of(w, space)], 0, 1, w->node.window_us);
 	*cost += w->c->found;
 	space->found[space->nr_found++] = i;
 }
@@ -226,13 +234,21 @@ static bool make_room(struct world *w)
 	return false;
 }
 
+/* Pages that may make room for the candidates of a group */
+static u32 victims_for(const struct world *w, int b)
+{
+	bool pending = w->now + PERIOD / 2 < w->victims_at;
+
+	return !pending && policy_serves(w->victims_rate, w->heat[b].rate) ? w->victims : 0;
+}
+
 /* A candidate moves if there is room, or a victim for which its group may exchange. */
 static bool move(struct world *w, struct space *space, int i)
 {
-	int b = bucket_of(w, space) - w->buckets;
+	int b = group_of(w, space);
 
 	if (room(w) <= 0) {
-		if (w->now + PERIOD / 2 < w->victims_at)
+		if (!victims_for(w, b))
 			return false;
 		if (!without[AGAIN] &&
 		    w->exchanged[b] >= policy_bucket_quota(&w->buckets[b], w->quota))
@@ -263,11 +279,13 @@ static void drain(struct world *w)
 }
 
 /* Find the pages of the fast node that are idle for so long that they can go. */
-static void attempt(struct world *w)
+static void attempt(struct world *w, int b, u32 need)
 {
-	double idle = (without[IDLE] ? 250 : policy_idle_ms(w->node.rate)) / 1e3, cost = 0;
+	double idle = (without[IDLE] ? 16 : policy_idle_ms(w->heat[b].rate)) / 1e3, cost = 0;
 
-	policy_attempt_begins(&w->node, w->now * 1000);
+	policy_attempt_begins(&w->wait[b], w->now * 1000);
+	w->turn = b;
+	w->victims_rate = w->heat[b].rate;
 	w->victims = 0;
 	for (int i = 0; i < w->pages; i++) {
 		bool used;
@@ -285,9 +303,29 @@ static void attempt(struct world *w)
 	}
 	w->victims_at = w->now + idle;
 	w->result->age += cost;
-	policy_attempt_ends(&w->node, w->victims, cost, w->c->promote);
+	policy_attempt_ends(&w->wait[b], w->heat[b].rate, min((u32)w->victims, need), cost,
+			    w->c->promote);
 	if (without[WAIT])
-		w->node.wait_ms = 0;
+		w->wait[b].wait_ms = 0;
+}
+
+/* Look for victims for the next group that needs some. */
+static void look_for_victims(struct world *w, struct policy_period p, const u32 *pushed,
+			     const u32 *waiting)
+{
+	for (int n = 1; n <= BUCKETS; n++) {
+		int b = (w->turn + n) % BUCKETS;
+
+		/* A hotter one does not wait for the end of another one's attempt. */
+		if (p.pending && w->heat[b].rate <= 2 * w->victims_rate)
+			continue;
+		p.victims = victims_for(w, b);
+		if (pushed[b] && policy_attempt_due(&w->wait[b], w->heat[b].rate, &p, waiting[b],
+						    w->now * 1000)) {
+			attempt(w, b, min(pushed[b], 2 * w->quota));
+			return;
+		}
+	}
 }
 
 static void learn_of_buckets(struct world *w)
@@ -300,9 +338,7 @@ static void learn_of_buckets(struct world *w)
 			moved += w->spaces[n].moved;
 		}
 		policy_bucket_moved(&w->buckets[b], found, moved);
-		if (policy_bucket_update(&w->buckets[b], w->exchanged[b], w->again[b],
-					 w->now * 1000) && !without[AGAIN])
-			w->victims = 0;
+		policy_bucket_update(&w->buckets[b], w->exchanged[b], w->again[b], w->now * 1000);
 		w->exchanged[b] = 0;
 		w->again[b] = 0;
 	}
@@ -330,7 +366,7 @@ static void say(const struct world *w, const struct policy_period *p, u32 window
 {
 	printf("  %.1f s: window %u us, rate %.2f, pushed %u, room %d, victims %d, promoted %.0f, "
 	       "flushes %.0f, turn %u, shift %u, scan %.1f M%s\n", w->now, window_us,
-	       w->node.rate / 1e3, p->pushed, room(w), w->victims, w->result->promoted,
+	       w->heat[0].rate / 1e3, p->pushed, room(w), w->victims, w->result->promoted,
 	       w->result->flushes, w->spaces[0].turn, w->buckets[0].shift, w->result->scan / 1e6,
 	       jump ? ", jump" : "");
 }
@@ -338,9 +374,10 @@ static void say(const struct world *w, const struct policy_period *p, u32 window
 static void learn(struct world *w)
 {
 	bool full = room(w) <= 0, jump = false;
-	u32 window_us = w->node.window_us, waiting = 0;
+	u32 window_us = w->node.window_us, waiting[BUCKETS] = {}, pushed[BUCKETS] = {};
 	struct policy_period p = {
-		.quota = w->quota, .room = full ? 0 : room(w), .victims = w->victims, .full = full,
+		.quota = w->quota, .room = full ? 0 : room(w), .full = full,
+		.pending = w->now + PERIOD / 2 < w->victims_at,
 		.window_max_us = policy_window_max(gain_has_ended(w) ? 0 : GAIN_NS, COST_NS, full),
 	};
 
@@ -349,21 +386,24 @@ static void learn(struct world *w)
 
 		p.visited |= space->looks > 1;
 		p.pushed += space->nr_found;
-		waiting += space->nr_found - space->moved;
+		pushed[group_of(w, space)] += space->nr_found;
+		waiting[group_of(w, space)] += space->nr_found - space->moved;
 		jump |= space->jump;
 		if (space->jump)
 			bucket_of(w, space)->shift = 0;
 	}
-	policy_update_rate(&w->node);
-	if (p.pushed && policy_attempt_due(&w->node, &p, waiting, w->now * 1000))
-		attempt(w);
+	for (int b = 0; b < BUCKETS; b++)
+		policy_heat_age(&w->heat[b]);
+	look_for_victims(w, p, pushed, waiting);
 	learn_of_buckets(w);
 	p.victims = w->victims;
 	p.pending = w->now + PERIOD / 2 < w->victims_at;
-	if (jump)
+	if (jump) {
 		policy_node_begin(&w->node);
-	else
+		memset(w->wait, 0, sizeof(w->wait));
+	} else {
 		policy_update_window(&w->node, &p);
+	}
 	if (without[WINDOW])
 		w->node.window_us = POLICY_WINDOW_LEAST_US;
 	learn_of_spaces(w);

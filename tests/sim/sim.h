@@ -106,6 +106,8 @@ struct world {
 	struct space *spaces;
 	struct policy_node node;
 	struct policy_bucket buckets[BUCKETS];
+	struct policy_heat heat[BUCKETS];
+	struct policy_wait wait[BUCKETS];
 	double now;
 	unsigned int number;	/* of the period */
 	u64 random;
@@ -119,6 +121,8 @@ struct world {
 	/* Victims */
 	int victims, hand;
 	double victims_at;	/* when the attempt ends */
+	u32 victims_rate;	/* of the candidates for which it was made */
+	int turn;		/* bucket of the last attempt */
 	u32 exchanged[BUCKETS], again[BUCKETS];
 	bool shifted;
 	int judged;		/* periods in result->end */

@@ -17,11 +17,18 @@ KMMSCAND = cache.PROJECT / "linux/kmmscand/files/mm/tier/kmmscand"
 
 
 class Node(Structure):
-    _fields_ = (
-        *((name, c_uint32) for name in ("window_us", "first", "last", "rate", "wait_ms")),
-        ("attempt_ms", c_uint64),
-        ("saturated", c_bool),
+    _fields_ = (("window_us", c_uint32), ("saturated", c_bool))
+
+
+class Heat(Structure):
+    _fields_ = tuple(
+        (name, c_uint32)
+        for name in ("window_us", "first", "last", "new_first", "new_last", "rate")
     )
+
+
+class Wait(Structure):
+    _fields_ = (("wait_ms", c_uint32), ("last_ms", c_uint64))
 
 
 class Period(Structure):
@@ -56,14 +63,16 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = ctypes.CDLL(str(out))
     for name in ("rate", "idle_ms", "quota", "window_max", "bucket_quota", "turn", "enough"):
         getattr(library, f"policy_{name}").restype = c_uint32
-    for name in ("jump", "attempt_due", "bucket_update"):
+    for name in ("jump", "attempt_due", "bucket_update", "serves"):
         getattr(library, f"policy_{name}").restype = c_bool
     library.policy_turn.argtypes = (
         *(c_uint32, c_uint64, c_uint32, POINTER(Bucket), c_uint32, c_bool),
     )
-    library.policy_attempt_due.argtypes = (POINTER(Node), POINTER(Period), c_uint32, c_uint64)
-    library.policy_attempt_begins.argtypes = (POINTER(Node), c_uint64)
-    library.policy_attempt_ends.argtypes = (POINTER(Node), c_uint32, c_uint64, c_uint32)
+    library.policy_attempt_due.argtypes = (
+        *(POINTER(Wait), c_uint32, POINTER(Period), c_uint32, c_uint64),
+    )
+    library.policy_attempt_begins.argtypes = (POINTER(Wait), c_uint64)
+    library.policy_attempt_ends.argtypes = (POINTER(Wait), c_uint32, c_uint32, c_uint64, c_uint32)
     library.policy_bucket_update.argtypes = (POINTER(Bucket), c_uint32, c_uint32, c_uint64)
     return library
 
@@ -79,8 +88,33 @@ def test_rate_of_a_share_is_its_logarithm(
     assert rate == pytest.approx(exact, abs=0.02 / window_us * 1e9)
 
 
-def test_rate_of_few_pages_is_that_of_half(policy: ctypes.CDLL) -> None:
-    assert policy.policy_rate(16, 16, 16_000) == policy.policy_rate(1000, 500, 16_000)
+def test_heat_of_few_pages_is_not_known(policy: ctypes.CDLL) -> None:
+    heat = Heat()
+    policy.policy_heat_add(byref(heat), 63, 63, 16_000)
+    policy.policy_heat_age(byref(heat))
+    assert heat.rate == 0
+    policy.policy_heat_add(byref(heat), 63, 0, 16_000)
+    policy.policy_heat_age(byref(heat))
+    assert heat.rate == policy.policy_rate(63 - 15 + 63, 63 - 15, 16_000)
+
+
+def test_heat_without_looks_stays(policy: ctypes.CDLL) -> None:
+    heat = Heat(window_us=16_000, first=100, last=50, rate=7)
+    policy.policy_heat_age(byref(heat))
+    assert (heat.first, heat.last, heat.rate) == (100, 50, 7)
+
+
+def test_heat_in_another_window_forgets_counts(policy: ctypes.CDLL) -> None:
+    heat = Heat(window_us=16_000, first=100, last=50, rate=7)
+    policy.policy_heat_add(byref(heat), 10, 5, 32_000)
+    policy.policy_heat_age(byref(heat))
+    assert (heat.first, heat.last, heat.rate) == (10, 5, 7)
+
+
+def test_serves_what_is_at_least_half_as_hot(policy: ctypes.CDLL) -> None:
+    assert policy.policy_serves(1000, 500)
+    assert not policy.policy_serves(1000, 499)
+    assert policy.policy_serves(0, 0)
 
 
 def test_rate_of_all_pages_found_has_a_limit(policy: ctypes.CDLL) -> None:
@@ -88,7 +122,7 @@ def test_rate_of_all_pages_found_has_a_limit(policy: ctypes.CDLL) -> None:
     assert policy.policy_rate(1000, 0, 1_000_000) == 0
 
 
-@pytest.mark.parametrize(("rate", "ms"), [(6_000, 1_000), (10**9, 250), (0, 64_000), (50, 64_000)])
+@pytest.mark.parametrize(("rate", "ms"), [(6_000, 1_000), (10**9, 16), (0, 64_000), (50, 64_000)])
 def test_idle_time_is_six_accesses(policy: ctypes.CDLL, rate: int, ms: int) -> None:
     assert policy.policy_idle_ms(rate) == ms
 
@@ -128,18 +162,16 @@ def test_window_with_nothing_to_give_searches(policy: ctypes.CDLL) -> None:
 
 
 def test_window_while_victims_are_looked_for_stays(policy: ctypes.CDLL) -> None:
-    node = Node(window_us=64_000, first=100, last=50)
+    node = Node(window_us=64_000)
     assert _window(policy, node, full=True, pending=True, pushed=9999) == 64_000
-    assert (node.saturated, node.first, node.last) == (False, 100, 50)
+    assert not node.saturated
+    node = Node(window_us=2_000_000)
+    assert _window(policy, node, full=True, pending=True, pushed=9999) == 1_000_000
 
 
-def test_window_that_changes_forgets_counts(policy: ctypes.CDLL) -> None:
-    node = Node(window_us=64_000, first=100, last=50)
-    _window(policy, node, room=5000, pushed=0)
-    assert (node.first, node.last) == (0, 0)
-    node = Node(window_us=64_000, first=100, last=48)
+def test_window_that_finds_enough_is_saturated(policy: ctypes.CDLL) -> None:
+    node = Node(window_us=64_000)
     _window(policy, node, room=5000, pushed=1500)
-    assert (node.first, node.last) == (75, 36)
     assert node.saturated
 
 
@@ -160,27 +192,32 @@ def test_jump_in_a_small_sample_is_none(policy: ctypes.CDLL) -> None:
 
 
 def test_attempt_waits_for_need_and_time(policy: ctypes.CDLL) -> None:
-    node = Node(rate=6_000)
+    def due(period: Period, waiting: int, now: int) -> bool:
+        return bool(policy.policy_attempt_due(byref(wait), 6_000, byref(period), waiting, now))
+
+    wait = Wait()
     few, much = Period(quota=100, room=199), Period(quota=100, room=200)
-    assert policy.policy_attempt_due(byref(node), byref(few), 0, 1000)
-    assert not policy.policy_attempt_due(byref(node), byref(few), 0, 999)
-    assert not policy.policy_attempt_due(byref(node), byref(much), 0, 1000)
+    assert due(few, 0, 1000)
+    assert not due(few, 0, 999)
+    assert not due(much, 0, 1000)
     some = Period(quota=100, full=True, victims=5)
-    assert not policy.policy_attempt_due(byref(node), byref(some), 5, 1000)
-    assert policy.policy_attempt_due(byref(node), byref(some), 6, 1000)
-    policy.policy_attempt_begins(byref(node), 1000)
-    assert not policy.policy_attempt_due(byref(node), byref(some), 6, 1999)
+    assert not due(some, 5, 1000)
+    assert due(some, 6, 1000)
+    many = Period(quota=100, full=True, victims=200)
+    assert not due(many, 10_000, 1000)
+    policy.policy_attempt_begins(byref(wait), 1000)
+    assert not due(some, 6, 1999)
 
 
 def test_attempt_in_vain_is_repeated_later_and_later(policy: ctypes.CDLL) -> None:
-    node = Node(rate=6_000)
+    wait = Wait()
     waits = []
     for _ in range(7):
-        policy.policy_attempt_ends(byref(node), 0, 1, 1)
-        waits.append(node.wait_ms)
+        policy.policy_attempt_ends(byref(wait), 6_000, 0, 1, 1)
+        waits.append(wait.wait_ms)
     assert waits == [2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000]
-    policy.policy_attempt_ends(byref(node), 2, 10, 10)
-    assert node.wait_ms == 0
+    policy.policy_attempt_ends(byref(wait), 6_000, 2, 10, 10)
+    assert wait.wait_ms == 0
 
 
 def test_bucket_exchanges_less_after_many_in_vain(policy: ctypes.CDLL) -> None:
@@ -188,6 +225,7 @@ def test_bucket_exchanges_less_after_many_in_vain(policy: ctypes.CDLL) -> None:
     assert not policy.policy_bucket_update(byref(bucket), 400, 32, 0)
     assert policy.policy_bucket_update(byref(bucket), 0, 40, 0)
     assert policy.policy_bucket_quota(byref(bucket), 1000) == 250
+    assert policy.policy_bucket_quota(byref(bucket), 3) == 1
     assert not policy.policy_bucket_update(byref(bucket), 0, 0, 15_999)
     assert bucket.shift == 1
     policy.policy_bucket_update(byref(bucket), 0, 0, 16_000)

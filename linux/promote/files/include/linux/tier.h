@@ -82,11 +82,12 @@ void tier_mover_put(void);
 int tier_promoter_get(void);
 void tier_promoter_put(void);
 unsigned int tier_group(const struct page *page);
+unsigned int tier_mm_group(struct mm_struct *mm);
 void tier_demoted_age(int nid);
 void tier_promoted_pages(int nid, unsigned long *promoted, unsigned long *again);
 void __tier_folio_demoted(struct folio *dst);
 unsigned long tier_age(int nid);
-unsigned long tier_demote(int nid, unsigned long nr);
+unsigned long tier_demote(int nid, unsigned long nr, unsigned long since);
 
 /**
  * tier_folio_demoted - reclaim or DAMON moves a folio to another node

@@ -13,6 +13,8 @@
  * Memory: 1/8 byte for each frame that a slow node spans, while a promoter is active.  Frames that
  * come online later have no bit.
  *
+ * A promotion counts when it is tried, and again if it is retried.
+ *
  * Bits are set and cleared by atomic operations, and order nothing else.  RCU keeps the bitmaps.
  */
 
@@ -30,7 +32,7 @@
 #include "demoted.h"
 #include "events.h"
 
-#define PARTS	64
+#define PARTS	64UL
 
 struct demoted_node {
 	unsigned long start_pfn;
@@ -78,6 +80,26 @@ unsigned int tier_group(const struct page *page)
 	if (memcg)
 		group = (unsigned int)memcg->css.id % TIER_GROUPS;
 	rcu_read_unlock();
+#endif
+	return group;
+}
+
+/**
+ * tier_mm_group - number of the memory control group that an address space charges pages to
+ * @mm: address space; need not be used by a task any more
+ *
+ * Context: process.
+ * Return: as tier_group().
+ */
+unsigned int tier_mm_group(struct mm_struct *mm)
+{
+	unsigned int group = 0;
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mm);
+
+	if (memcg)
+		group = (unsigned int)memcg->css.id % TIER_GROUPS;
+	mem_cgroup_put(memcg);
 #endif
 	return group;
 }
@@ -150,7 +172,7 @@ void tier_promoted_pages(int nid, unsigned long *promoted, unsigned long *again)
  * tier_demoted_age - forget what was demoted long ago
  * @nid: slow node
  *
- * Clears a part for each second since the last call, at most PARTS / 16.
+ * Clears a part for each second since the last call.
  *
  * Context: the promoter of the node.
  */
@@ -161,10 +183,11 @@ void tier_demoted_age(int nid)
 
 	rcu_read_lock();
 	node = rcu_dereference(demoted_nodes[nid]);
-	parts = node ? min((jiffies - node->aged) / HZ, PARTS / 16UL) : 0;
+	parts = node ? (jiffies - node->aged) / HZ : 0;
 	if (parts)
-		node->aged = jiffies;
-	for (; parts; parts--) {
+		node->aged += parts * HZ;
+	/* All of them, if the promoter had to wait for so long */
+	for (parts = min(parts, PARTS); parts; parts--) {
 		words = min(DIV_ROUND_UP(node->nr_words, PARTS), node->nr_words - node->next);
 		memset(node->bits + node->next, 0, words * sizeof(long));
 		node->next += words;

@@ -727,7 +727,7 @@ static const struct file_operations tier_debug_promote_fops = {
 static ssize_t tier_debug_demote(struct file *file, const char __user *ubuf, size_t count,
 				 loff_t *ppos)
 {
-	unsigned long val[3];
+	unsigned long val[3], since;
 	int err;
 
 	err = tier_debug_numbers(val, ubuf, count, *ppos);
@@ -738,10 +738,11 @@ static ssize_t tier_debug_demote(struct file *file, const char __user *ubuf, siz
 	lru_add_drain_all();
 	tier_age(val[0]);
 	flush_tlb_all();
+	since = jiffies;
 	if (msleep_interruptible(val[2]))
 		return -EINTR;
 	tier_age(val[0]);
-	return tier_demote(val[0], val[1]) < val[1] ? -ENOENT : count;
+	return tier_demote(val[0], val[1], since) < val[1] ? -ENOENT : count;
 }
 
 static const struct file_operations tier_debug_demote_fops = {

@@ -172,19 +172,18 @@ static void kmmscand_close_walk(struct kmmscand_close *close, enum kmmscand_look
 /* Tell how many have been found in the first look, and in the second one. */
 static void kmmscand_close_found(struct kmmscand_close *close)
 {
-	unsigned long first = 0, both = 0;
 	unsigned int i;
 
 	for (i = 0; i < close->nr; i++) {
 		struct kmmscand_pass *pass = &close->piece[i].state->pass;
 
 		/* An address space may have several pieces. */
-		first += pass->first;
-		both += pass->both;
+		if (pass->first)
+			victim_found(tier_mm_group(pass->mm), pass->first, pass->both,
+				     close->window_ms);
 		pass->first = 0;
 		pass->both = 0;
 	}
-	victim_found(first, both, close->window_ms);
 }
 
 /* Look at the huge pages that have been found again, as long as too many are left. */

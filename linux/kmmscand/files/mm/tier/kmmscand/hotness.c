@@ -546,11 +546,15 @@ static struct hotness_section *hotness_next_section(unsigned long *nr, int nid)
 
 /* Does a page count?  A group's pages do up to what it may have promoted. */
 static bool hotness_group_count(struct hotness_groups *groups, unsigned long pfn,
-				unsigned int score, unsigned long pages)
+				unsigned int score, unsigned long pages, bool closed)
 {
 	struct hotness_group *group = &groups->group[tier_group(pfn_to_page(pfn))];
 
-	if (score >= groups->warm_score)
+	if (score >= groups->min_score)
+		group->hot += pages;
+	if (closed)
+		return false;
+	if (score >= groups->warm_score && group->left)
 		groups->warm += pages;
 	if (score < groups->min_score || group->counted >= group->left)
 		return false;
@@ -590,6 +594,7 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 	struct hotness_section *section;
 	unsigned int i, score, least = 0;
 	unsigned long nr, pfn, pages;
+	bool closed;
 
 	if (groups)
 		least = min(groups->warm_score, groups->min_score);
@@ -611,13 +616,13 @@ bool hotness_count(int nid, struct hotness_histogram *histogram,
 			pages = hotness_pages(pfn);
 			if (!pages)
 				continue;
-			if (groups && groups->closed &&
-			    hotness_is_closed(hotness_wanted(section, i), groups->closed))
-				continue;
+			closed = groups && groups->closed &&
+				 hotness_is_closed(hotness_wanted(section, i), groups->closed);
 			/* What cannot be promoted is not warm. */
-			if (limits && !kpromoted_limits_take(limits, pfn, pages, score, false))
+			if (limits && !closed &&
+			    !kpromoted_limits_take(limits, pfn, pages, score, false))
 				continue;
-			if (!groups || hotness_group_count(groups, pfn, score, pages))
+			if (!groups || hotness_group_count(groups, pfn, score, pages, closed))
 				histogram->pages[score] += pages;
 		}
 	}

@@ -52,10 +52,14 @@ struct hotness_histogram {
  * struct hotness_group - pages of some memory control groups; see tier_group()
  * @left:	base pages that may still be selected
  * @counted:	base pages that count, which are about @left at most
+ * @hot:	base pages that would count if there was room everywhere
+ * @waiting:	of these, base pages that have not been promoted; for victim.c
  */
 struct hotness_group {
 	unsigned long left;
 	unsigned long counted;
+	unsigned long hot;
+	unsigned long waiting;
 };
 
 /**
@@ -63,7 +67,7 @@ struct hotness_group {
  * @warm_score:		of pages that could be promoted if there was nothing better
  * @min_score:		of pages that count
  * @closed:		slots to which nothing can go; what is bound to them does not count
- * @warm:		base pages that reach @warm_score
+ * @warm:		base pages that reach @warm_score, of groups that may have some promoted
  * @group:		by tier_group()
  */
 struct hotness_groups {

@@ -546,7 +546,7 @@ static void kmmscand_lead(struct kmmscand_scanner *s)
 
 	hotness_next_epoch();
 	atomic_long_set(&kmmscand_unseen[hotness_epoch() % 2], 0);
-	victim_forget_found();
+	victim_period();
 	kmmscand_cache_epoch(s->close.window_ms);
 	/* What could not be allocated when memory came online */
 	if (!(s->round % HOTNESS_SWEEP_EPOCHS) &&

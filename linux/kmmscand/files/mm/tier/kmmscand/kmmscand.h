@@ -160,7 +160,8 @@ struct kmmscand_mm *kmmscand_mm_get(struct mm_struct *mm, int nid, int home,
 void kmmscand_mms_drop(int nid, unsigned int round, bool met_all);
 void kmmscand_mms_drop_all(void);
 void kmmscand_mms_flush(void);
-void kmmscand_flush_mm(struct mm_struct *mm);
+void kmmscand_flush_later(struct mm_struct *mm);
+void kmmscand_flush_now(void);
 unsigned int kmmscand_next_shift(const struct kmmscand_mm *state);
 unsigned int kmmscand_interval(unsigned int shift, unsigned int scale);
 unsigned int kmmscand_next_part(const struct kmmscand_mm *state, unsigned int epochs);

@@ -193,6 +193,9 @@ static void window_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpromoted_window(least, 4000, 4000, 0, 0, 1000), 8 * least);
 	KUNIT_EXPECT_EQ(test, kpromoted_window(period / 4, period, period, 0, 0, 1000),
 			period);
+	/* Also while nothing can move */
+	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, period, 0, 0, 0), 40);
+	KUNIT_EXPECT_EQ(test, kpromoted_window(20, period, period, 1, 0, 1), 20);
 	/* While pages are exchanged windows stay short. */
 	KUNIT_EXPECT_EQ(test, kpromoted_window(least, period, period / 8, 0, 0, 1000),
 			period / 8);
@@ -725,7 +728,9 @@ static void groups_test(struct kunit *test)
 	groups->group[1].left = 0;
 	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram, groups, NULL));
 	KUNIT_EXPECT_EQ(test, histogram.pages[3], 1);
-	KUNIT_EXPECT_EQ(test, groups->warm, 2);
+	KUNIT_EXPECT_EQ(test, groups->warm, 1);
+	KUNIT_EXPECT_EQ(test, groups->group[1].hot, 1);
+	KUNIT_EXPECT_EQ(test, groups->group[2].hot, 1);
 	cursor.since = histogram.since;
 	cursor.groups = groups;
 	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 3, &cursor, ranges, 2, 2), 1);

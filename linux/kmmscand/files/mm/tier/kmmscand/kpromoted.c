@@ -21,8 +21,9 @@
  *    victims that are known (victim.c).  Promotion never reclaims to disk.
  *
  * While there is room, what is promoted costs nothing but its migration.  Where a page has
- * to be demoted for it, more is asked for: two points above hot_threshold, and windows that
- * are short, or pages that are warm by chance are exchanged for others.
+ * to be demoted for it, windows are short, or pages that are warm by chance are exchanged for others,
+ * and only groups have pages promoted whose candidates are hot enough for the known victims
+ * (victim_serves()).
  *
  * A group that promotes pages again that were demoted lately exchanges less
  * (policy_bucket_update()).
@@ -101,8 +102,6 @@ struct kpromoted {
 	int news;			/* of the table, in the last epoch */
 	unsigned int recounts;		/* in how many epochs to look at it without any */
 	bool rest;			/* not all that was hot enough has been promoted */
-	unsigned long wanted;		/* base pages that the last epoch could have promoted */
-	unsigned long waiting;		/* and that were hot enough, and have not been */
 	bool exchanging;		/* there is no room but what victims make */
 	struct policy_change change;	/* of what is warm, in a window of @jump_ms */
 	unsigned int jump_ms;
@@ -388,20 +387,19 @@ static bool kpromoted_over(const struct kpromoted_work *work)
 }
 
 /*
- * Promote the ranges from @done on up to @nr.  Returns false if there was no room for all
- * of them.
+ * Promote the ranges from @done on up to @nr.  @start is the thread's CPU time before room was made
+ * for them.  Returns false if there was no room for all of them.
  */
 static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int nr,
-			   struct kpromoted_work *work)
+			   struct kpromoted_work *work, u64 start)
 {
 	unsigned int end, i;
-	u64 start, cost;
+	u64 cost;
 
 	while (done < nr && !kthread_should_stop()) {
 		struct tier_promote_stats stats = {};
 		unsigned long tried;
 
-		start = task_sched_runtime(current);
 		end = done + tier_promote(p->ranges + done, nr - done, &stats);
 		work->moved += stats.moved;
 		/* What may not move uses no room.  It is charged, or it could be tried for ever. */
@@ -411,6 +409,7 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 		/* An average over some batches; of a few pages the overhead is too large. */
 		if (tried >= KPROMOTED_FEW) {
 			cost = div64_u64(task_sched_runtime(current) - start, tried);
+			start = task_sched_runtime(current);
 			/* One page is never free. */
 			p->page_ns = max_t(u64, (p->page_ns * 7 + cost) / 8, 100);
 		}
@@ -461,26 +460,38 @@ static void kpromoted_ask_window(struct kpromoted *p, unsigned int window_ms)
 }
 
 /*
- * How much have the groups promoted, and what of it again?  If a group exchanges pages in vain,
- * the victims that are known are not worth it, either.
+ * How much have the groups promoted, and what of it again?
  */
 static void kpromoted_groups_update(struct kpromoted *p)
 {
 	u64 now_ms = ktime_to_ms(ktime_get());
-	bool vain = false;
-	int i, nid;
+	int i;
 
 	tier_demoted_age(p->nid);
 	tier_promoted_pages(p->nid, p->promoted, p->again);
-	for (i = 0; i < TIER_GROUPS && p->exchanging; i++)
-		vain |= policy_bucket_update(&p->bucket[i], p->promoted[i] - p->promoted_seen[i],
+	for (i = 0; i < TIER_GROUPS; i++) {
+		struct hotness_group *group = &p->groups.group[i];
+		unsigned long promoted = p->promoted[i] - p->promoted_seen[i];
+
+		group->waiting = group->hot - min(group->hot, promoted);
+		if (p->exchanging)
+			policy_bucket_update(&p->bucket[i], promoted,
 					     p->again[i] - p->again_seen[i], now_ms);
+	}
 	memcpy(p->promoted_seen, p->promoted, sizeof(p->promoted));
 	memcpy(p->again_seen, p->again, sizeof(p->again));
-	if (!vain || kmmscand_fault(AGAIN))
-		return;
-	for_each_node_mask(nid, p->nodes.top)
-		victim_drop(nid);
+}
+
+/* May pages of a group be exchanged for the victims that are known? */
+static bool kpromoted_served(struct kpromoted *p, unsigned int group)
+{
+	int nid;
+
+	for_each_node_mask(nid, p->nodes.top) {
+		if (victim_serves(nid, group))
+			return true;
+	}
+	return false;
 }
 
 /* What each group may have promoted in this epoch */
@@ -492,10 +503,26 @@ static void kpromoted_groups_ask(struct kpromoted *p, unsigned long quota)
 		struct hotness_group *group = &p->groups.group[i];
 
 		group->counted = 0;
+		group->hot = 0;
 		group->left = ULONG_MAX;
-		if (p->exchanging && !kmmscand_fault(AGAIN))
+		if (!p->exchanging)
+			continue;
+		if (!kpromoted_served(p, i))
+			group->left = 0;
+		else if (!kmmscand_fault(AGAIN))
 			group->left = policy_bucket_quota(&p->bucket[i], min(quota, U32_MAX));
 	}
+}
+
+/* Base pages that could have been promoted in the last epoch, had there been room */
+static unsigned long kpromoted_hot(const struct kpromoted *p)
+{
+	unsigned long sum = 0;
+	int i;
+
+	for (i = 0; i < TIER_GROUPS; i++)
+		sum += p->groups.group[i].hot;
+	return sum;
 }
 
 /* Has something else become hot?  Then it may be worth looking for victims again. */
@@ -517,7 +544,7 @@ static void kpromoted_jump(struct kpromoted *p, unsigned long warm, unsigned int
  * Look for victims on fast nodes with less room than two epochs like the last one need.  Returns
  * false if a node has none yet.
  */
-static bool kpromoted_victims(struct kpromoted *p)
+static bool kpromoted_victims(struct kpromoted *p, unsigned long quota)
 {
 	bool found = true;
 	int nid;
@@ -526,12 +553,12 @@ static bool kpromoted_victims(struct kpromoted *p)
 		unsigned long room = kpromoted_free(nid);
 		struct policy_period period = {
 			.room = min(room, U32_MAX),
-			.quota = min(p->wanted, U32_MAX),
+			.quota = min3(quota, kpromoted_hot(p), U32_MAX),
 			.full = !kpromoted_has_room(nid),
 		};
 
 		if (numa_demotion_enabled)
-			found &= victim_seek(nid, &period, p->waiting, p->page_ns);
+			found &= victim_seek(nid, &period, &p->groups, p->page_ns);
 	}
 	return found;
 }
@@ -545,6 +572,7 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 	unsigned long pages = 0;
 	unsigned int i;
 	bool done;
+	u64 start;
 
 	for (i = first; i < end; i++) {
 		p->first[i] = p->ranges[i].pfn;
@@ -555,10 +583,11 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 		return;
 	kpromoted_charge(p, target, pages);
 	count_kmmscand_events(KMMSCAND_CANDIDATE, pages);
+	start = task_sched_runtime(current);
 	/* Victims go in full lists. */
 	if (!room->roomy && numa_demotion_enabled && kpromoted_free(target) < pages)
 		victim_take(target, max(pages, KPROMOTED_BATCH));
-	done = kpromoted_move(p, first, end, work);
+	done = kpromoted_move(p, first, end, work, start);
 	room->full = !done;
 	work->full = true;
 	for_each_node_mask(nid, p->nodes.top)
@@ -667,11 +696,10 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	}
 	p->exchanging = numa_demotion_enabled && !kpromoted_has_room(work.target);
 	kpromoted_groups_update(p);
-	found = kpromoted_victims(p);
+	found = kpromoted_victims(p, quota);
 	/* To walk over the table for nothing costs more than all else here. */
 	if (!kpromoted_news(p)) {
-		p->wanted = 0;
-		p->waiting = 0;
+		memset(&p->groups, 0, sizeof(p->groups));
 		return;
 	}
 	kpromoted_groups_ask(p, quota);
@@ -679,11 +707,8 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	p->groups.warm_score = least;
 	p->groups.min_score = least;
 	budget = min(quota, kpromoted_room(p));
-	/*
-	 * What is bound to a full node shall not raise the threshold for others, unless victims
-	 * are looked for.
-	 */
-	p->groups.closed = numa_demotion_enabled ? 0 : kpromoted_closed(p);
+	/* What is bound to a full node shall not raise the threshold for others. */
+	p->groups.closed = kpromoted_closed(p);
 	work.limits = kpromoted_limits_begin(&p->limits, &p->nodes.top);
 	if (!hotness_count(p->nid, &histogram, &p->groups, work.limits))
 		return;
@@ -718,9 +743,7 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 	/* What is left of the budget does for some pages of the next score. */
 	if (threshold > least)
 		kpromoted_work(p, &work, threshold - 1, histogram.pages[threshold - 1]);
-	p->rest = over > work.moved;
-	p->wanted = min(quota, over);
-	p->waiting = over - min(over, work.moved);
+	p->rest = kpromoted_hot(p) > work.moved;
 	trace_kpromoted_epoch(p->nid, work.target, threshold, hot, budget, work.moved,
 			      victim_known(work.target), p->window_ms);
 }

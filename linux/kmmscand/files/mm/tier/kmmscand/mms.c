@@ -159,7 +159,7 @@ void kmmscand_mms_drop(int nid, unsigned int round, bool met_all)
 /**
  * kmmscand_mms_flush - flush the TLBs of all address spaces that scanners know
  *
- * CPUs that run none of the threads of an address space are not interrupted for it.
+ * CPUs that run none of them are not interrupted.
  *
  * Context: may sleep.
  */
@@ -170,9 +170,10 @@ void kmmscand_mms_flush(void)
 
 	mutex_lock(&kmmscand_mms_mutex);
 	hash_for_each(kmmscand_mms, i, state, node) {
-		kmmscand_flush_mm(state->pass.mm);
+		kmmscand_flush_later(state->pass.mm);
 		cond_resched();
 	}
+	kmmscand_flush_now();
 	mutex_unlock(&kmmscand_mms_mutex);
 }
 

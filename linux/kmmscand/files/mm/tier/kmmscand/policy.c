@@ -9,11 +9,14 @@
  *
  * - Window.  policy_update_window() shortens the window if more candidates are found than can move,
  *   and prolongs it if fewer are.
- * - Rate of the candidates.  Of the pages found in the first look, the share found in the second
- *   one is the chance that a candidate is accessed in a window (policy_rate()).
+ * - Heat.  Of the pages found in the first look, the share found in the second one is the chance
+ *   that a candidate is accessed in a window (policy_rate()).  Groups have a rate each, so that one
+ *   with few hot pages is not measured by a large one.
  * - Victims.  For a candidate a fast page goes that was idle for KAPPA times the mean time between
  *   two accesses of a candidate.  A page that is as hot as the candidates is idle for so long with
- *   a chance of exp(-6), 0.25 %.  So equally hot pages do not take turns.
+ *   a chance of exp(-6), 0.25 %.  So equally hot pages do not take turns.  An attempt to find
+ *   victims is for the candidates of one group, and serves the hotter ones as well
+ *   (policy_serves()).
  * - Turns.  A visit that costs more than to move its candidates is not worth it: the address space
  *   is visited half as often (policy_turn()).  Flushes are part of the cost.
  * - Loss.  Candidates count as many as move of those of their group (policy_bucket_moved()).
@@ -32,12 +35,13 @@
 
 /* A victim is idle for so many times the mean time between two accesses of a candidate */
 #define KAPPA			6
-#define IDLE_LEAST_MS		250U
+#define IDLE_LEAST_MS		16U
 #define IDLE_MOST_MS		64000U
 /* The second look finds so many of the hottest pages, in 1/1024: the rate is no longer told */
 #define RATE_MOST		1004
-/* So few pages tell no rate */
-#define RATE_LEAST_PAGES	16
+/* So few pages tell no rate, and that a window without a candidate to move is too short */
+#define HEAT_LEAST		64
+#define CANDIDATES_LEAST	16
 /* While the fast node is full, an exchange costs two migrations */
 #define WINDOW_FULL_US		250000U
 #define WINDOW_MOST_US		1000000U
@@ -83,10 +87,8 @@ static u32 minus_ln(u32 n)
  */
 u32 policy_rate(u32 first, u32 last, u32 window_us)
 {
-	u32 share = 512;
+	u32 share = min_t(u64, div_u64((u64)last << 10, max(first, 1U)), RATE_MOST);
 
-	if (first > RATE_LEAST_PAGES)
-		share = min_t(u64, div_u64((u64)last << 10, first), RATE_MOST);
 	return div_u64((u64)minus_ln(1024 - share) * 1000000000 / 1024, window_us);
 }
 
@@ -127,14 +129,11 @@ u32 policy_window_max(u32 gain_ns, u32 cost_ns, bool full)
 
 /**
  * policy_node_begin - begin anew, at first and when something else has become hot
- * @node:	window, rate and the wait for the next attempt are set
+ * @node:	window is set
  */
 void policy_node_begin(struct policy_node *node)
 {
 	node->window_us = POLICY_WINDOW_LEAST_US;
-	node->first = 0;
-	node->last = 0;
-	node->wait_ms = 0;
 	node->saturated = false;
 }
 
@@ -172,19 +171,54 @@ static u32 policy_window(u32 window_us, const struct policy_period *period, u32 
 	u64 factor = int_sqrt64(div64_u64((u64)can << 20, pushed));	/* of 1,024 */
 
 	if (!can)
-		next = pushed > RATE_LEAST_PAGES ? next / 2 : next * 2;
+		next = pushed > CANDIDATES_LEAST ? next / 2 : next * 2;
 	else if (pushed >= 2ULL * can || pushed < can)
 		next = (next * clamp(factor, WINDOW_LESS, WINDOW_MORE)) >> 10;
 	return clamp_t(u64, next, POLICY_WINDOW_LEAST_US, period->window_max_us);
 }
 
 /**
- * policy_update_rate - how often are the candidates of a node accessed?
- * @node:	rate is updated, from first and last
+ * policy_heat_add - pages of a group were looked at twice
+ * @heat:	updated
+ * @first:	pages found in the first look
+ * @last:	of these, found in the second one, too
+ * @window_us:	between looks
  */
-void policy_update_rate(struct policy_node *node)
+void policy_heat_add(struct policy_heat *heat, u32 first, u32 last, u32 window_us)
 {
-	node->rate = policy_rate(node->first, node->last, node->window_us);
+	/* Counts of another window tell nothing. */
+	if (heat->window_us != window_us)
+		*heat = (struct policy_heat) { .window_us = window_us, .rate = heat->rate };
+	heat->new_first += first;
+	heat->new_last += last;
+}
+
+/**
+ * policy_heat_age - a period is over: how often are the candidates of a group accessed?
+ * @heat:	rate is updated, if pages were looked at
+ */
+void policy_heat_age(struct policy_heat *heat)
+{
+	if (!heat->new_first)
+		return;
+	heat->first += heat->new_first - heat->first / 4;
+	heat->last += heat->new_last - heat->last / 4;
+	heat->new_first = 0;
+	heat->new_last = 0;
+	if (heat->first >= HEAT_LEAST)
+		heat->rate = policy_rate(heat->first, heat->last, heat->window_us);
+}
+
+/**
+ * policy_serves - do the victims that are known serve a candidate?
+ * @rate:	of the candidates for which they were looked for
+ * @candidate:	rate of this one
+ *
+ * A candidate that is half as hot is as hot, as far as rates are known.
+ */
+bool policy_serves(u32 rate, u32 candidate)
+{
+	return candidate >= rate / 2;
 }
 
 /**
@@ -197,66 +231,62 @@ void policy_update_rate(struct policy_node *node)
 void policy_update_window(struct policy_node *node, const struct policy_period *period)
 {
 	u32 can = min(period->quota, period->room + period->victims);
-	u32 window_us = node->window_us;
 
 	node->saturated = false;
+	node->window_us = min(node->window_us, period->window_max_us);
 	if (!period->visited || (period->full && period->pending))
 		return;
-	node->window_us = policy_window(window_us, period, can);
+	node->window_us = policy_window(node->window_us, period, can);
 	node->saturated = !can || node->window_us == period->window_max_us ||
 			  period->pushed >= can;
-	if (node->window_us == window_us) {
-		node->first -= node->first / 4;
-		node->last -= node->last / 4;
-	} else {
-		/* Counts of another window tell nothing. */
-		node->first = 0;
-		node->last = 0;
-	}
 }
 
 /**
- * policy_attempt_due - is it time to look for victims?
- * @node:	with policy_update_rate()
+ * policy_attempt_due - is it time to look for victims for the candidates of a group?
+ * @wait:	of the group
+ * @rate:	of the group's candidates
  * @period:	the last one
  * @waiting:	candidates that did not move
  * @now_ms:	time
  */
-bool policy_attempt_due(const struct policy_node *node, const struct policy_period *period,
-			u32 waiting, u64 now_ms)
+bool policy_attempt_due(const struct policy_wait *wait, u32 rate,
+			const struct policy_period *period, u32 waiting, u64 now_ms)
 {
-	if (period->room >= 2 * period->quota)
+	u64 most = 2ULL * period->quota;
+
+	if (period->room >= most)
 		return false;
-	if (period->victims >= waiting + !period->full)
+	if (period->victims >= min(waiting, most) + !period->full)
 		return false;
-	return now_ms - node->attempt_ms >= max(node->wait_ms, policy_idle_ms(node->rate));
+	return now_ms - wait->last_ms >= max(wait->wait_ms, policy_idle_ms(rate));
 }
 
 /**
  * policy_attempt_begins - begin to look for victims
- * @node:	updated
+ * @wait:	updated
  * @now_ms:	time
  */
-void policy_attempt_begins(struct policy_node *node, u64 now_ms)
+void policy_attempt_begins(struct policy_wait *wait, u64 now_ms)
 {
-	node->attempt_ms = now_ms;
+	wait->last_ms = now_ms;
 }
 
 /**
  * policy_attempt_ends - wait longer for the next attempt if this one was not worth it
- * @node:	updated
- * @victims:	pages that it has found
+ * @wait:	updated
+ * @rate:	of the candidates
+ * @victims:	pages that it has found, of those that are needed
  * @cost:	of the attempt
  * @page_cost:	of a promotion
  */
-void policy_attempt_ends(struct policy_node *node, u32 victims, u64 cost, u32 page_cost)
+void policy_attempt_ends(struct policy_wait *wait, u32 rate, u32 victims, u64 cost, u32 page_cost)
 {
-	u32 wait = max(node->wait_ms, policy_idle_ms(node->rate));
+	u32 longer = 2 * max(wait->wait_ms, policy_idle_ms(rate));
 
 	if ((u64)victims * page_cost >= 2 * cost)
-		node->wait_ms = 0;
+		wait->wait_ms = 0;
 	else
-		node->wait_ms = clamp_t(u32, 2 * wait, ATTEMPT_WAIT_MS, ATTEMPT_MOST_MS);
+		wait->wait_ms = clamp_t(u32, longer, ATTEMPT_WAIT_MS, ATTEMPT_MOST_MS);
 }
 
 /**
@@ -266,7 +296,7 @@ void policy_attempt_ends(struct policy_node *node, u32 victims, u64 cost, u32 pa
  * @again:	of these, pages that were demoted lately
  * @now_ms:	time
  *
- * Return: true if so, so the known victims are not worth it, either.
+ * Return: true if so.
  */
 bool policy_bucket_update(struct policy_bucket *bucket, u32 exchanged, u32 again, u64 now_ms)
 {
@@ -294,7 +324,7 @@ bool policy_bucket_update(struct policy_bucket *bucket, u32 exchanged, u32 again
  */
 u32 policy_bucket_quota(const struct policy_bucket *bucket, u32 quota)
 {
-	return quota >> (2 * bucket->shift);
+	return max(quota >> (2 * bucket->shift), 1U);
 }
 
 /**

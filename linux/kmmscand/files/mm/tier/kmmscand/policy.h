@@ -16,11 +16,21 @@
 /* Of a slow node and the fast node that its pages are promoted to */
 struct policy_node {
 	u32 window_us;
-	u32 first, last;	/* pages found in the first look and in the second one, decayed */
-	u32 rate;		/* of candidates, in accesses for 1,000 seconds */
-	u32 wait_ms;		/* from one attempt to the next one */
-	u64 attempt_ms;		/* when the last one began */
 	bool saturated;		/* more visits would not move more pages */
+};
+
+/* How hot the candidates of a group are */
+struct policy_heat {
+	u32 window_us;		/* between looks */
+	u32 first, last;	/* pages found in the first look, and in the second one, decayed */
+	u32 new_first, new_last;	/* in this period */
+	u32 rate;		/* in accesses for 1,000 seconds; 0: not known */
+};
+
+/* When victims are looked for, for the candidates of a group */
+struct policy_wait {
+	u32 wait_ms;		/* from one attempt to the next one */
+	u64 last_ms;		/* when the last one began */
 };
 
 /* How often the slow pages of an address space are accessed */
@@ -55,12 +65,14 @@ u32 policy_quota(u32 rate_pages, u32 cpu_pages, u32 gain_permille);
 u32 policy_window_max(u32 gain_ns, u32 cost_ns, bool full);
 void policy_node_begin(struct policy_node *node);
 bool policy_jump(struct policy_change *change, u32 found, u32 of);
-void policy_update_rate(struct policy_node *node);
+void policy_heat_add(struct policy_heat *heat, u32 first, u32 last, u32 window_us);
+void policy_heat_age(struct policy_heat *heat);
+bool policy_serves(u32 rate, u32 candidate);
 void policy_update_window(struct policy_node *node, const struct policy_period *period);
-bool policy_attempt_due(const struct policy_node *node, const struct policy_period *period,
-			u32 waiting, u64 now_ms);
-void policy_attempt_begins(struct policy_node *node, u64 now_ms);
-void policy_attempt_ends(struct policy_node *node, u32 victims, u64 cost, u32 page_cost);
+bool policy_attempt_due(const struct policy_wait *wait, u32 rate,
+			const struct policy_period *period, u32 waiting, u64 now_ms);
+void policy_attempt_begins(struct policy_wait *wait, u64 now_ms);
+void policy_attempt_ends(struct policy_wait *wait, u32 rate, u32 victims, u64 cost, u32 page_cost);
 bool policy_bucket_update(struct policy_bucket *bucket, u32 exchanged, u32 again, u64 now_ms);
 u32 policy_bucket_quota(const struct policy_bucket *bucket, u32 quota);
 void policy_bucket_moved(struct policy_bucket *bucket, u32 pushed, u32 moved);

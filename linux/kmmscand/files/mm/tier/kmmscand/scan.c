@@ -60,8 +60,8 @@
  * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (a file's
  * blocks are where its file system has put them), mlocked (not promoted, see promote.c),
  * executable file maps (shared libraries: moving them disturbs every process),
- * sequential readers (by their own word the pages are not used again), and memory that
- * mempolicy or cpuset does not let go to any fast node (what may go to some of them is
+ * what MGLRU looks at no accesses of (vma_has_recency(): sequential and random reads by their own
+ * word; tier_demote() would take it at once), and memory that mempolicy or cpuset does not let go to any fast node (what may go to some of them is
  * up to target.c).  A range armed by userfaultfd is not left out: clearing an Accessed
  * bit raises no fault, and migration preserves the uffd-wp bit.  Pages that
  * tier_promote() would refuse are cleared, but not counted.
@@ -679,8 +679,10 @@ static int kmmscand_test_walk(unsigned long start, unsigned long end,
 
 	/* The reasons are in the header comment. */
 	if (!kmmscand_fault(POLICY))
-		left_out |= VM_LOCKED | VM_SEQ_READ;
+		left_out |= VM_LOCKED;
 	if (vma->vm_flags & left_out)
+		return 1;
+	if (!vma_has_recency(vma) && !kmmscand_fault(POLICY))
 		return 1;
 	if (is_vm_hugetlb_page(vma) || vma_is_dax(vma))
 		return 1;
@@ -766,16 +768,11 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 	return more;
 }
 
-/**
- * kmmscand_flush_mm - flush the TLB entries of an address space
- * @mm: mm_count is held
- *
- * No page table was freed, so no CPU is interrupted that has the address space but runs none of
- * its threads.
- *
- * Context: may sleep.
+/*
+ * Flush the TLB entries of an address space.  No page table was freed, so no CPU is interrupted that
+ * has the address space but runs none of its threads.
  */
-void kmmscand_flush_mm(struct mm_struct *mm)
+static void kmmscand_flush_mm(struct mm_struct *mm)
 {
 #ifdef CONFIG_X86
 	flush_tlb_mm_range(mm, 0, TLB_FLUSH_ALL, 0, false);
@@ -783,6 +780,39 @@ void kmmscand_flush_mm(struct mm_struct *mm)
 	flush_tlb_mm(mm);
 #endif
 	tier_count_flush(TIER_FLUSH_SCAN, mm);
+}
+
+/**
+ * kmmscand_flush_later - the next kmmscand_flush_now() also flushes an address space
+ * @mm: mm_count is held
+ *
+ * Where TLBs are flushed by interrupts, one serves all address spaces that a CPU runs.
+ *
+ * Context: may sleep.
+ */
+void kmmscand_flush_later(struct mm_struct *mm)
+{
+	if (mmu_age_secondary(mm))
+		mmu_age_flush(mm);
+#ifdef CONFIG_X86
+	arch_tlbbatch_add_pending(&current->tlb_ubc.arch, mm, 0);
+	current->tlb_ubc.flush_required = true;
+#else
+	kmmscand_flush_mm(mm);
+#endif
+}
+
+/**
+ * kmmscand_flush_now - see kmmscand_flush_later()
+ *
+ * Context: may sleep.
+ */
+void kmmscand_flush_now(void)
+{
+#ifdef CONFIG_X86
+	tier_count_batch_flush(TIER_FLUSH_SCAN);
+	try_to_unmap_flush();
+#endif
 }
 
 /*
@@ -870,8 +900,7 @@ int kmmscand_scan(struct kmmscand_pass *pass, enum kmmscand_look look, unsigned 
  */
 void __kmmscand_folio_accessed(struct vm_area_struct *vma, struct folio *folio)
 {
-	if (vma_policy(vma) ||
-	    (vma->vm_flags & (VM_LOCKED | VM_SEQ_READ)) ||
+	if (vma_policy(vma) || (vma->vm_flags & VM_LOCKED) || !vma_has_recency(vma) ||
 	    (vma->vm_file && (vma->vm_flags & VM_EXEC)) || !tier_mm_scale(vma->vm_mm))
 		return;
 	hotness_touch_known(folio_pfn(folio));

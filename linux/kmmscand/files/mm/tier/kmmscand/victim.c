@@ -2,26 +2,36 @@
 /*
  * Victims: idle pages of a fast node that are demoted to make room for promotions.
  *
- * Scanners tell how often the candidates are accessed: the share of pages that the first look of a
- * close visit finds and the second one finds again (policy_rate()).  A victim is a page that was
- * idle for several times the mean time between two accesses of a candidate (policy_idle_ms()).  So
- * equally hot pages do not take turns.
+ * Scanners tell how often the candidates of each group (tier_group()) are accessed: the share of
+ * pages that the first look of a close visit finds and the second one finds again (policy_rate()).
+ * A victim is a page that was idle for several times the mean time T between two accesses of a
+ * candidate (policy_idle_ms()).  So equally hot pages do not take turns.
  *
- * An attempt to find victims begins a new generation of the node (tier_age()) and flushes the TLBs
- * of all address spaces that scanners know.  Pages that no task has accessed since the attempt
- * before are old then, and tier_demote() takes them.  The next attempt waits until its victims will
- * have been idle for long enough.  If an attempt was not worth its cost, the next one waits for
- * longer, up to a minute.  Few pages are idle for so long: such a late attempt is only the first
- * of two.
+ * An attempt to find victims is for the candidates of one group; groups take turns, and each waits
+ * for longer after an attempt that was not worth its cost (policy_attempt_ends()).  An attempt
+ * begins a new generation of the node (tier_age()), flushes TLBs, waits for T, and begins another
+ * one.  What is then in older generations was not accessed in between.  A T of up to
+ * VICTIM_SLEEP_MS is slept for; for a longer one the promoter comes back.  The second generation of
+ * an attempt is the first one of the next, if that follows soon.  A group with candidates more than
+ * twice as hot does not wait for the end of another group's attempt: it begins its own.
  *
- * What is not known to be idle: a page of an address space that no scanner knows (opted out, or
- * new) may be in a TLB; a page that kswapd has aged between two attempts is idle since then only.
- * tier_demote() spares what has its Accessed bit set again.
+ * The victims also serve other groups, if their candidates are as hot (policy_serves()).
  *
- * Locking: a fast node's mutex is held while the node is aged or pages of it are demoted.  So the
- * promoters of several slow nodes share an attempt.  Below it: kmmscand_mms_mutex.
+ * What kswapd ages in between is younger than the attempt: tier_demote() leaves alone what is in
+ * generations that began after the first tier_age(), and what has been accessed since the second.
+ * The rate of groups whose pages are not looked at twice (virtual machines, page cache) is not
+ * known: they get the lowest one.  Pages of an address space that no scanner knows (opted out, or
+ * new) may be in a TLB, and then look idle, as they do for MGLRU.
+ *
+ * Cost of an attempt: two walks over page tables by MGLRU and a look up for each address space.
+ * The promoter's share of CPU time (promote_cpu_pct) pays for them.
+ *
+ * Locking: a fast node's mutex is held for an attempt, and while pages of the node are demoted.
+ * Promoters of other slow nodes do not wait for it.  Below it: kmmscand_mms_mutex.  victim_lock
+ * protects what scanners tell.
  */
 
+#include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
@@ -33,31 +43,34 @@
 #include <linux/tier.h>
 
 #include "fault.h"
+#include "hotness.h"
 #include "kmmscand.h"
 #include "policy.h"
 #include "victim.h"
 
-/* So few candidates do not tell how often they are accessed */
-#define VICTIM_LEAST_FOUND	64
+/* For so long an attempt sleeps */
+#define VICTIM_SLEEP_MS		250
+/* For a walk that ended so many epochs ago, the waiting does not begin anew */
+#define VICTIM_EPOCHS		3
 
 struct victim_node {
 	struct mutex lock;	/* for all below */
-	struct policy_node policy;
-	bool aged;		/* there was an attempt, so the next one finds victims */
-	bool open;		/* the last attempt has not been judged */
-	u32 late_ms;		/* for so long the last attempt had waited, if it was late */
+	struct policy_wait wait[TIER_GROUPS];
+	unsigned int group;	/* of the last attempt */
+	u32 rate;		/* of its candidates */
+	bool pending;		/* its second walk is still to come */
+	bool taken;		/* a page that it has found was demoted */
 	unsigned long known;	/* base pages that it has found, at most */
-	unsigned long taken;	/* of these, demoted */
-	u64 cost_ns;		/* of its walks */
-	u64 page_ns;		/* of a promotion */
+	unsigned long since;	/* these were idle since then, in jiffies */
+	unsigned long aged;	/* the end of the last walk, in jiffies, if there was one */
+	u64 aged_ms;		/* the same, or 0 */
+	u64 cost_ns;		/* of the walks */
 };
 
 static struct victim_node victim_nodes[MAX_NUMNODES];
 
-/* Pages found in first looks, and in second looks, too, with one window */
 static DEFINE_SPINLOCK(victim_lock);
-static unsigned long victim_first, victim_last;
-static unsigned int victim_window_ms;
+static struct policy_heat victim_heat[TIER_GROUPS];
 
 /**
  * victim_start - forget everything
@@ -71,57 +84,47 @@ void victim_start(void)
 	for_each_node(nid) {
 		victim_nodes[nid] = (struct victim_node) {};
 		mutex_init(&victim_nodes[nid].lock);
-		policy_node_begin(&victim_nodes[nid].policy);
 	}
-	victim_first = 0;
-	victim_last = 0;
+	memset(victim_heat, 0, sizeof(victim_heat));
 }
 
 /**
- * victim_found - scanners have looked twice
+ * victim_found - a scanner has looked twice
+ * @group:     of the pages
  * @first:     pages that the first look has found
  * @last:      of these, pages that the second look has found
  * @window_ms: between looks
  *
  * Context: any scanner.
  */
-void victim_found(unsigned long first, unsigned long last, unsigned int window_ms)
+void victim_found(unsigned int group, unsigned long first, unsigned long last,
+		  unsigned int window_ms)
 {
 	spin_lock(&victim_lock);
-	if (window_ms != victim_window_ms) {
-		victim_first = 0;
-		victim_last = 0;
-		victim_window_ms = window_ms;
-	}
-	victim_first += first;
-	victim_last += last;
+	policy_heat_add(&victim_heat[group], min(first, U32_MAX), min(last, U32_MAX),
+			window_ms * USEC_PER_MSEC);
 	spin_unlock(&victim_lock);
 }
 
 /**
- * victim_forget_found - a period is over
+ * victim_period - a period is over
  *
  * Context: the first scanner.
  */
-void victim_forget_found(void)
+void victim_period(void)
 {
+	int i;
+
 	spin_lock(&victim_lock);
-	victim_first -= victim_first / 4;
-	victim_last -= victim_last / 4;
+	for (i = 0; i < TIER_GROUPS; i++)
+		policy_heat_age(&victim_heat[i]);
 	spin_unlock(&victim_lock);
 }
 
-/* 0: too few were found to tell */
-static u32 victim_rate(void)
+/* What is not known is the lowest one. */
+static u32 victim_rate(unsigned int group)
 {
-	u32 rate = 0;
-
-	spin_lock(&victim_lock);
-	if (victim_first >= VICTIM_LEAST_FOUND)
-		rate = policy_rate(min(victim_first, U32_MAX), min(victim_last, U32_MAX),
-				   max(victim_window_ms, 1U) * USEC_PER_MSEC);
-	spin_unlock(&victim_lock);
-	return rate;
+	return READ_ONCE(victim_heat[group].rate);
 }
 
 /**
@@ -136,52 +139,105 @@ unsigned long victim_known(int nid)
 	return READ_ONCE(victim_nodes[nid].known);
 }
 
-/* The victims have been used up, or are given up. */
-static void victim_judge(struct victim_node *v)
+/**
+ * victim_serves - may the known victims make room for pages of a group?
+ * @nid:   fast node
+ * @group: number of the group
+ *
+ * Context: any; a snapshot.
+ */
+bool victim_serves(int nid, unsigned int group)
 {
-	if (v->open) {
-		v->policy.wait_ms = max(v->policy.wait_ms, v->late_ms);
-		v->late_ms = 0;
-		policy_attempt_ends(&v->policy, min(v->taken, U32_MAX), v->cost_ns,
-				    min(v->page_ns, U32_MAX));
-		v->taken = 0;
-		v->cost_ns = 0;
+	struct victim_node *v = &victim_nodes[nid];
+
+	return READ_ONCE(v->known) && policy_serves(READ_ONCE(v->rate), victim_rate(group));
+}
+
+static u32 victim_idle_ms(const struct victim_node *v)
+{
+	return kmmscand_fault(IDLE) ? 0 : policy_idle_ms(v->rate);
+}
+
+static u64 victim_now_ms(void)
+{
+	return ktime_to_ms(ktime_get());
+}
+
+/* One walk over the node.  Returns the pages that are old. */
+static unsigned long victim_walk(struct victim_node *v, int nid)
+{
+	u64 start = task_sched_runtime(current);
+	unsigned long old = tier_age(nid);
+
+	kmmscand_mms_flush();
+	v->aged = jiffies;
+	v->aged_ms = victim_now_ms();
+	v->cost_ns += task_sched_runtime(current) - start;
+	return old;
+}
+
+/* The group that looks for victims next, or TIER_GROUPS.  Groups take turns. */
+static unsigned int victim_next(struct victim_node *v, int nid, struct policy_period period,
+				const struct hotness_groups *groups, u64 now_ms)
+{
+	unsigned int i, group;
+	unsigned long known = v->known;
+
+	for (i = 1; i <= TIER_GROUPS; i++) {
+		group = (v->group + i) % TIER_GROUPS;
+		if (!groups->group[group].hot)
+			continue;
+		if (v->pending && victim_rate(group) <= 2 * v->rate)
+			continue;
+		period.victims = victim_serves(nid, group) ? min(known, U32_MAX) : 0;
+		if (policy_attempt_due(&v->wait[group], victim_rate(group), &period,
+				       min(groups->group[group].waiting, U32_MAX), now_ms))
+			return group;
 	}
-	v->open = false;
+	return TIER_GROUPS;
+}
+
+/* Of what the last attempt has found, nothing could be demoted. */
+static void victim_vain(struct victim_node *v, u64 page_ns)
+{
+	if (v->known && !v->taken)
+		policy_attempt_ends(&v->wait[v->group], v->rate, 0, 1, min(page_ns, U32_MAX));
 	WRITE_ONCE(v->known, 0);
 }
 
-static void victim_attempt(struct victim_node *v, int nid, u64 now_ms)
+static void victim_begin_attempt(struct victim_node *v, int nid, unsigned int group, u64 now_ms)
 {
-	bool late = now_ms - v->policy.attempt_ms > 2 * policy_idle_ms(v->policy.rate);
-	u64 start = task_sched_runtime(current);
-	unsigned long old;
+	u64 waited = now_ms - v->aged_ms;
+	u32 idle;
 
-	victim_judge(v);
-	if (kmmscand_fault(IDLE))
-		tier_age(nid);
-	old = tier_age(nid);
-	kmmscand_mms_flush();
-	policy_attempt_begins(&v->policy, ktime_to_ms(ktime_get()));
-	v->cost_ns += task_sched_runtime(current) - start;
-	if (late) {
-		v->late_ms = v->policy.wait_ms;
-		v->policy.wait_ms = 0;
-	}
-	v->open = !late;
-	/* The first one does not know since when pages are idle. */
-	if (v->aged && old)
-		WRITE_ONCE(v->known, old);
-	else
-		victim_judge(v);
-	v->aged = true;
+	v->group = group;
+	WRITE_ONCE(v->rate, victim_rate(group));
+	v->cost_ns = 0;
+	v->pending = true;
+	policy_attempt_begins(&v->wait[group], now_ms);
+	idle = victim_idle_ms(v);
+	if (!v->aged_ms || waited < idle ||
+	    waited > max(2 * idle, VICTIM_EPOCHS * kmmscand_epoch_ms()))
+		victim_walk(v, nid);
+}
+
+static void victim_end_attempt(struct victim_node *v, int nid, unsigned long need, u64 page_ns)
+{
+	unsigned long since = v->aged, old = victim_walk(v, nid);
+
+	v->pending = false;
+	v->taken = false;
+	v->since = since;
+	WRITE_ONCE(v->known, old);
+	policy_attempt_ends(&v->wait[v->group], v->rate, min3(old, need, U32_MAX), v->cost_ns,
+			    min(page_ns, U32_MAX));
 }
 
 /**
  * victim_seek - look for victims if it is time
  * @nid:     fast node
- * @period:  what the last period has brought; victims is filled in
- * @waiting: candidates that did not move, in base pages
+ * @period:  what the last period has brought
+ * @groups:  and what each group has waiting
  * @page_ns: CPU time of a promotion
  *
  * What was idle until now may be in use soon, so victim_take() should follow.
@@ -189,23 +245,37 @@ static void victim_attempt(struct victim_node *v, int nid, u64 now_ms)
  * Context: a promoter, once a period; may sleep.
  * Return: false if candidates wait until victims will have been idle for long enough.
  */
-bool victim_seek(int nid, struct policy_period *period, unsigned long waiting, u64 page_ns)
+bool victim_seek(int nid, const struct policy_period *period, const struct hotness_groups *groups,
+		 u64 page_ns)
 {
 	struct victim_node *v = &victim_nodes[nid];
-	u64 now_ms = ktime_to_ms(ktime_get());
-	bool found;
+	u64 now_ms = victim_now_ms(), left;
+	unsigned int group;
+	bool pending;
 
-	mutex_lock(&v->lock);
-	v->page_ns = page_ns;
-	v->policy.rate = victim_rate();
-	period->victims = min(v->known, U32_MAX);
-	if (v->policy.rate &&
-	    policy_attempt_due(&v->policy, period, min(waiting, U32_MAX), now_ms))
-		victim_attempt(v, nid, now_ms);
-	found = v->known || !v->aged || v->policy.wait_ms ||
-		now_ms - v->policy.attempt_ms >= policy_idle_ms(v->policy.rate);
+	if (!mutex_trylock(&v->lock))
+		return true;
+	group = victim_next(v, nid, *period, groups, now_ms);
+	if (group < TIER_GROUPS) {
+		victim_vain(v, page_ns);
+		victim_begin_attempt(v, nid, group, now_ms);
+	}
+	if (v->pending) {
+		left = v->aged_ms + victim_idle_ms(v);
+		now_ms = victim_now_ms();
+		left -= min(left, now_ms);
+		if (left && left <= VICTIM_SLEEP_MS) {
+			schedule_timeout_idle(msecs_to_jiffies(left));
+			left = 0;
+		}
+		if (!left)
+			victim_end_attempt(v, nid, min(groups->group[v->group].hot,
+						       2UL * period->quota), page_ns);
+	}
+	/* Without a rate the waiting is long, and says nothing about the window. */
+	pending = v->pending && v->rate;
 	mutex_unlock(&v->lock);
-	return found;
+	return !pending;
 }
 
 /**
@@ -219,8 +289,7 @@ void victim_begin(int nid)
 	struct victim_node *v = &victim_nodes[nid];
 
 	mutex_lock(&v->lock);
-	v->policy.wait_ms = 0;
-	v->late_ms = 0;
+	memset(v->wait, 0, sizeof(v->wait));
 	mutex_unlock(&v->lock);
 }
 
@@ -237,29 +306,14 @@ unsigned long victim_take(int nid, unsigned long nr)
 	struct victim_node *v = &victim_nodes[nid];
 	unsigned long taken = 0;
 
-	mutex_lock(&v->lock);
+	if (!mutex_trylock(&v->lock))
+		return 0;
 	if (v->known) {
-		taken = tier_demote(nid, nr);
-		v->taken += taken;
-		WRITE_ONCE(v->known, v->known - min(v->known, taken));
-		if (taken < nr)
-			victim_judge(v);
+		taken = tier_demote(nid, nr, v->since);
+		v->taken |= taken;
+		/* If there are no more, what is left in the count was in use, or not to be moved. */
+		WRITE_ONCE(v->known, taken < nr ? 0 : v->known - min(v->known, taken));
 	}
 	mutex_unlock(&v->lock);
 	return taken;
-}
-
-/**
- * victim_drop - the known victims are not worth an exchange
- * @nid: fast node
- *
- * Context: a promoter, may sleep.
- */
-void victim_drop(int nid)
-{
-	struct victim_node *v = &victim_nodes[nid];
-
-	mutex_lock(&v->lock);
-	victim_judge(v);
-	mutex_unlock(&v->lock);
 }

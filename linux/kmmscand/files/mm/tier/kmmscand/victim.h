@@ -7,15 +7,18 @@
 
 #include <linux/types.h>
 
+struct hotness_groups;
 struct policy_period;
 
 void victim_start(void);
-void victim_found(unsigned long first, unsigned long last, unsigned int window_ms);
-void victim_forget_found(void);
+void victim_found(unsigned int group, unsigned long first, unsigned long last,
+		  unsigned int window_ms);
+void victim_period(void);
 unsigned long victim_known(int nid);
-bool victim_seek(int nid, struct policy_period *period, unsigned long waiting, u64 page_ns);
+bool victim_serves(int nid, unsigned int group);
+bool victim_seek(int nid, const struct policy_period *period, const struct hotness_groups *groups,
+		 u64 page_ns);
 unsigned long victim_take(int nid, unsigned long nr);
-void victim_drop(int nid);
 void victim_begin(int nid);
 
 #endif /* _MM_TIER_KMMSCAND_VICTIM_H */
