@@ -23,7 +23,7 @@ class Node(Structure):
 class Heat(Structure):
     _fields_ = tuple(
         (name, c_uint32)
-        for name in ("window_us", "first", "last", "new_first", "new_last", "rate")
+        for name in ("window_us", "first", "last", "new_first", "new_last", "quiet", "rate")
     )
 
 
@@ -102,6 +102,15 @@ def test_heat_without_looks_stays(policy: ctypes.CDLL) -> None:
     heat = Heat(window_us=16_000, first=100, last=50, rate=7)
     policy.policy_heat_age(byref(heat))
     assert (heat.first, heat.last, heat.rate) == (100, 50, 7)
+
+
+def test_heat_is_forgotten_after_a_minute(policy: ctypes.CDLL) -> None:
+    heat = Heat(window_us=16_000, first=100, last=50, rate=7)
+    for _ in range(127):
+        policy.policy_heat_age(byref(heat))
+    assert heat.rate == 7
+    policy.policy_heat_age(byref(heat))
+    assert (heat.first, heat.rate) == (0, 0)
 
 
 def test_heat_in_another_window_forgets_counts(policy: ctypes.CDLL) -> None:

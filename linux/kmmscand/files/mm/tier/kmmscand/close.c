@@ -131,6 +131,7 @@ static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look
 		}
 		pass->huge = 0;
 		done = kmmscand_close_piece(piece, look, cpu);
+		piece->missed = !done;
 		/* What could not be looked at again is left. */
 		if (look != KMMSCAND_AGAIN || done)
 			piece->huge = pass->huge;
@@ -149,7 +150,7 @@ static void kmmscand_close_scan(struct kmmscand_close *close, enum kmmscand_look
 			continue;
 		held_up--;
 		piece->state->pass.huge = 0;
-		kmmscand_close_piece(piece, look, cpu);
+		piece->missed = !kmmscand_close_piece(piece, look, cpu);
 		piece->huge += piece->state->pass.huge;
 		huge += piece->state->pass.huge;
 	}
@@ -174,6 +175,11 @@ static void kmmscand_close_found(struct kmmscand_close *close)
 {
 	unsigned int i;
 
+	/* What has not been looked at a second time tells no rate. */
+	for (i = 0; i < close->nr; i++) {
+		if (close->piece[i].missed)
+			close->piece[i].state->pass.first = 0;
+	}
 	for (i = 0; i < close->nr; i++) {
 		struct kmmscand_pass *pass = &close->piece[i].state->pass;
 

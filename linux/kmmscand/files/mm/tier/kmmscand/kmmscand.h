@@ -177,6 +177,7 @@ struct kmmscand_piece {
 	bool last;			/* of its pass */
 	unsigned long huge;		/* huge pages that have been found, and are left */
 	unsigned long next;		/* where a look goes on that was held up */
+	bool missed;			/* the last look has not come to the end */
 };
 
 struct kmmscand_close {

@@ -482,16 +482,20 @@ static void kpromoted_groups_update(struct kpromoted *p)
 	memcpy(p->again_seen, p->again, sizeof(p->again));
 }
 
-/* May pages of a group be exchanged for the victims that are known? */
+/* May pages of a group be exchanged for the victims that are known, on whichever node? */
 static bool kpromoted_served(struct kpromoted *p, unsigned int group)
 {
+	bool served = false;
 	int nid;
 
 	for_each_node_mask(nid, p->nodes.top) {
-		if (victim_serves(nid, group))
-			return true;
+		if (!victim_known(nid))
+			continue;
+		if (!victim_serves(nid, group))
+			return false;
+		served = true;
 	}
-	return false;
+	return served;
 }
 
 /* What each group may have promoted in this epoch */
@@ -569,7 +573,7 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 {
 	int target = p->ranges[first].nid, nid;
 	struct kpromoted_room *room = &p->room[target];
-	unsigned long pages = 0;
+	unsigned long pages = 0, free;
 	unsigned int i;
 	bool done;
 	u64 start;
@@ -581,13 +585,20 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 	/* The limit that is shared with NUMA balancing is per target. */
 	if (target != work->target && !kpromoted_rate(p, target, pages))
 		return;
-	kpromoted_charge(p, target, pages);
-	count_kmmscand_events(KMMSCAND_CANDIDATE, pages);
 	start = task_sched_runtime(current);
 	/* Victims go in full lists. */
-	if (!room->roomy && numa_demotion_enabled && kpromoted_free(target) < pages)
-		victim_take(target, max(pages, KPROMOTED_BATCH));
-	done = kpromoted_move(p, first, end, work, start);
+	free = kpromoted_free(target);
+	if (!room->roomy && numa_demotion_enabled && free < pages) {
+		free += victim_take(target, max(pages, KPROMOTED_BATCH));
+		/* The reserve is for allocations. */
+		room->left = min_t(long, room->left, free);
+	}
+	done = free >= pages;
+	if (done) {
+		kpromoted_charge(p, target, pages);
+		count_kmmscand_events(KMMSCAND_CANDIDATE, pages);
+		done = kpromoted_move(p, first, end, work, start);
+	}
 	room->full = !done;
 	work->full = true;
 	for_each_node_mask(nid, p->nodes.top)

@@ -42,6 +42,8 @@
 /* So few pages tell no rate, and that a window without a candidate to move is too short */
 #define HEAT_LEAST		64
 #define CANDIDATES_LEAST	16
+/* A rate is forgotten after so many periods without a look */
+#define HEAT_PERIODS		128
 /* While the fast node is full, an exchange costs two migrations */
 #define WINDOW_FULL_US		250000U
 #define WINDOW_MOST_US		1000000U
@@ -199,8 +201,13 @@ void policy_heat_add(struct policy_heat *heat, u32 first, u32 last, u32 window_u
  */
 void policy_heat_age(struct policy_heat *heat)
 {
-	if (!heat->new_first)
+	if (!heat->new_first) {
+		/* The number may be another group's by now. */
+		if (++heat->quiet == HEAT_PERIODS)
+			*heat = (struct policy_heat) {};
 		return;
+	}
+	heat->quiet = 0;
 	heat->first += heat->new_first - heat->first / 4;
 	heat->last += heat->new_last - heat->last / 4;
 	heat->new_first = 0;

@@ -24,6 +24,7 @@ struct policy_heat {
 	u32 window_us;		/* between looks */
 	u32 first, last;	/* pages found in the first look, and in the second one, decayed */
 	u32 new_first, new_last;	/* in this period */
+	u32 quiet;		/* periods since pages were looked at */
 	u32 rate;		/* in accesses for 1,000 seconds; 0: not known */
 };
 

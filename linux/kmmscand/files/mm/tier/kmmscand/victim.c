@@ -8,12 +8,17 @@
  * candidate (policy_idle_ms()).  So equally hot pages do not take turns.
  *
  * An attempt to find victims is for the candidates of one group; groups take turns, and each waits
- * for longer after an attempt that was not worth its cost (policy_attempt_ends()).  An attempt
- * begins a new generation of the node (tier_age()), flushes TLBs, waits for T, and begins another
- * one.  What is then in older generations was not accessed in between.  A T of up to
- * VICTIM_SLEEP_MS is slept for; for a longer one the promoter comes back.  The second generation of
- * an attempt is the first one of the next, if that follows soon.  A group with candidates more than
- * twice as hot does not wait for the end of another group's attempt: it begins its own.
+ * for longer after an attempt that was not worth its cost (policy_attempt_ends()), or of whose
+ * victims no page could be demoted.  An attempt begins a new generation of the node (tier_age()),
+ * flushes TLBs, waits for T, and begins another one.  What is then in older generations was not
+ * accessed in between.  A T of up to VICTIM_SLEEP_MS is slept for; for a longer one the promoter
+ * comes back.  The second generation of an attempt is the first one of the next, if that follows
+ * soon.
+ *
+ * MGLRU has four generations, so attempts cannot overlap.  A group whose T is at most half as long
+ * does not wait for the end of another group's attempt, but begins its own.  The group that has lost
+ * its attempt so comes next, and keeps that one; its T is then at most VICTIM_OWED_MS, so that the
+ * others do not wait for long.
  *
  * The victims also serve other groups, if their candidates are as hot (policy_serves()).
  *
@@ -52,14 +57,19 @@
 #define VICTIM_SLEEP_MS		250
 /* For a walk that ended so many epochs ago, the waiting does not begin anew */
 #define VICTIM_EPOCHS		3
+/* The longest T of a group that has lost an attempt */
+#define VICTIM_OWED_MS		4000U
 
 struct victim_node {
 	struct mutex lock;	/* for all below */
 	struct policy_wait wait[TIER_GROUPS];
+	bool vain[TIER_GROUPS];	/* of what the group's last attempt has found, nothing went yet */
+	bool anew;		/* waiting begins anew; set without the lock */
 	unsigned int group;	/* of the last attempt */
-	u32 rate;		/* of its candidates */
-	bool pending;		/* its second walk is still to come */
-	bool taken;		/* a page that it has found was demoted */
+	unsigned int owed;	/* that has lost an attempt, or TIER_GROUPS */
+	u32 rate;		/* of the candidates of @group */
+	unsigned long need;	/* pages that it can exchange */
+	bool pending;		/* the second walk is still to come */
 	unsigned long known;	/* base pages that it has found, at most */
 	unsigned long since;	/* these were idle since then, in jiffies */
 	unsigned long aged;	/* the end of the last walk, in jiffies, if there was one */
@@ -84,6 +94,7 @@ void victim_start(void)
 	for_each_node(nid) {
 		victim_nodes[nid] = (struct victim_node) {};
 		mutex_init(&victim_nodes[nid].lock);
+		victim_nodes[nid].owed = TIER_GROUPS;
 	}
 	memset(victim_heat, 0, sizeof(victim_heat));
 }
@@ -155,7 +166,9 @@ bool victim_serves(int nid, unsigned int group)
 
 static u32 victim_idle_ms(const struct victim_node *v)
 {
-	return kmmscand_fault(IDLE) ? 0 : policy_idle_ms(v->rate);
+	if (kmmscand_fault(IDLE))
+		return 0;
+	return min(policy_idle_ms(v->rate), v->group == v->owed ? VICTIM_OWED_MS : U32_MAX);
 }
 
 static u64 victim_now_ms(void)
@@ -176,61 +189,75 @@ static unsigned long victim_walk(struct victim_node *v, int nid)
 	return old;
 }
 
+/* Does a group need victims, and is it time to look for some? */
+static bool victim_due(struct victim_node *v, int nid, unsigned int group,
+		       struct policy_period period, const struct hotness_groups *groups, u64 now_ms)
+{
+	static const struct policy_wait now;
+	bool serves = victim_serves(nid, group);
+
+	if (!groups->group[group].hot)
+		return false;
+	period.victims = serves ? min(v->known, U32_MAX) : 0;
+	return policy_attempt_due(group == v->owed ? &now : &v->wait[group], victim_rate(group),
+				  &period, min(groups->group[group].waiting, U32_MAX), now_ms);
+}
+
 /* The group that looks for victims next, or TIER_GROUPS.  Groups take turns. */
-static unsigned int victim_next(struct victim_node *v, int nid, struct policy_period period,
+static unsigned int victim_next(struct victim_node *v, int nid, const struct policy_period *period,
 				const struct hotness_groups *groups, u64 now_ms)
 {
 	unsigned int i, group;
-	unsigned long known = v->known;
 
+	if (v->pending && v->group == v->owed)
+		return TIER_GROUPS;
+	if (!v->pending && v->owed < TIER_GROUPS) {
+		if (victim_due(v, nid, v->owed, *period, groups, now_ms))
+			return v->owed;
+		v->owed = TIER_GROUPS;
+	}
 	for (i = 1; i <= TIER_GROUPS; i++) {
 		group = (v->group + i) % TIER_GROUPS;
-		if (!groups->group[group].hot)
+		if (v->pending && 2 * policy_idle_ms(victim_rate(group)) > policy_idle_ms(v->rate))
 			continue;
-		if (v->pending && victim_rate(group) <= 2 * v->rate)
-			continue;
-		period.victims = victim_serves(nid, group) ? min(known, U32_MAX) : 0;
-		if (policy_attempt_due(&v->wait[group], victim_rate(group), &period,
-				       min(groups->group[group].waiting, U32_MAX), now_ms))
+		if (victim_due(v, nid, group, *period, groups, now_ms))
 			return group;
 	}
 	return TIER_GROUPS;
 }
 
-/* Of what the last attempt has found, nothing could be demoted. */
-static void victim_vain(struct victim_node *v, u64 page_ns)
-{
-	if (v->known && !v->taken)
-		policy_attempt_ends(&v->wait[v->group], v->rate, 0, 1, min(page_ns, U32_MAX));
-	WRITE_ONCE(v->known, 0);
-}
-
 static void victim_begin_attempt(struct victim_node *v, int nid, unsigned int group, u64 now_ms)
 {
-	u64 waited = now_ms - v->aged_ms;
 	u32 idle;
 
+	if (v->pending && v->owed == TIER_GROUPS)
+		v->owed = v->group;
 	v->group = group;
 	WRITE_ONCE(v->rate, victim_rate(group));
+	WRITE_ONCE(v->known, 0);
+	v->need = 0;
 	v->cost_ns = 0;
 	v->pending = true;
 	policy_attempt_begins(&v->wait[group], now_ms);
 	idle = victim_idle_ms(v);
-	if (!v->aged_ms || waited < idle ||
-	    waited > max(2 * idle, VICTIM_EPOCHS * kmmscand_epoch_ms()))
+	if (!v->aged_ms || now_ms - v->aged_ms > max(2 * idle, VICTIM_EPOCHS * kmmscand_epoch_ms()))
 		victim_walk(v, nid);
 }
 
-static void victim_end_attempt(struct victim_node *v, int nid, unsigned long need, u64 page_ns)
+static void victim_end_attempt(struct victim_node *v, int nid, u64 page_ns)
 {
 	unsigned long since = v->aged, old = victim_walk(v, nid);
 
 	v->pending = false;
-	v->taken = false;
 	v->since = since;
 	WRITE_ONCE(v->known, old);
-	policy_attempt_ends(&v->wait[v->group], v->rate, min3(old, need, U32_MAX), v->cost_ns,
+	policy_attempt_ends(&v->wait[v->group], v->rate,
+			    v->vain[v->group] ? 0 : min3(old, v->need, U32_MAX), v->cost_ns,
 			    min(page_ns, U32_MAX));
+	/* Until victim_take() shows that it was not. */
+	v->vain[v->group] = old;
+	if (v->group == v->owed)
+		v->owed = TIER_GROUPS;
 }
 
 /**
@@ -249,28 +276,30 @@ bool victim_seek(int nid, const struct policy_period *period, const struct hotne
 		 u64 page_ns)
 {
 	struct victim_node *v = &victim_nodes[nid];
-	u64 now_ms = victim_now_ms(), left;
 	unsigned int group;
+	u64 now_ms, left;
 	bool pending;
 
 	if (!mutex_trylock(&v->lock))
 		return true;
-	group = victim_next(v, nid, *period, groups, now_ms);
-	if (group < TIER_GROUPS) {
-		victim_vain(v, page_ns);
-		victim_begin_attempt(v, nid, group, now_ms);
+	if (xchg(&v->anew, false)) {
+		memset(v->wait, 0, sizeof(v->wait));
+		memset(v->vain, 0, sizeof(v->vain));
 	}
+	now_ms = victim_now_ms();
+	group = victim_next(v, nid, period, groups, now_ms);
+	if (group < TIER_GROUPS)
+		victim_begin_attempt(v, nid, group, now_ms);
 	if (v->pending) {
+		v->need = max(v->need, min(groups->group[v->group].hot, 2UL * period->quota));
 		left = v->aged_ms + victim_idle_ms(v);
-		now_ms = victim_now_ms();
-		left -= min(left, now_ms);
+		left -= min(left, victim_now_ms());
 		if (left && left <= VICTIM_SLEEP_MS) {
 			schedule_timeout_idle(msecs_to_jiffies(left));
 			left = 0;
 		}
 		if (!left)
-			victim_end_attempt(v, nid, min(groups->group[v->group].hot,
-						       2UL * period->quota), page_ns);
+			victim_end_attempt(v, nid, page_ns);
 	}
 	/* Without a rate the waiting is long, and says nothing about the window. */
 	pending = v->pending && v->rate;
@@ -282,15 +311,11 @@ bool victim_seek(int nid, const struct policy_period *period, const struct hotne
  * victim_begin - something else has become hot
  * @nid: fast node
  *
- * Context: a promoter, may sleep.
+ * Context: any.
  */
 void victim_begin(int nid)
 {
-	struct victim_node *v = &victim_nodes[nid];
-
-	mutex_lock(&v->lock);
-	memset(v->wait, 0, sizeof(v->wait));
-	mutex_unlock(&v->lock);
+	WRITE_ONCE(victim_nodes[nid].anew, true);
 }
 
 /**
@@ -310,9 +335,10 @@ unsigned long victim_take(int nid, unsigned long nr)
 		return 0;
 	if (v->known) {
 		taken = tier_demote(nid, nr, v->since);
-		v->taken |= taken;
-		/* If there are no more, what is left in the count was in use, or not to be moved. */
-		WRITE_ONCE(v->known, taken < nr ? 0 : v->known - min(v->known, taken));
+		if (taken)
+			v->vain[v->group] = false;
+		/* What was looked at and not demoted was in use, or cannot be moved. */
+		WRITE_ONCE(v->known, taken ? v->known - min(v->known, max(taken, nr)) : 0);
 	}
 	mutex_unlock(&v->lock);
 	return taken;
