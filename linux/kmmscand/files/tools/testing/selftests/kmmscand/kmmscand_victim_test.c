@@ -23,8 +23,14 @@
 /* Free on the fast node when the tests begin */
 #define ROOM		(48 * MB)
 #define SET		(2 * ROOM)
-/* Fewer pages than would count as news */
 #define SMALL		MB
+/*
+ * Between two reads of all of it, so that pages of the set are used about ten times a second, and
+ * those of the other group some hundred times.  What is used more than 250 times a second cannot
+ * be told apart.
+ */
+#define SET_US		100000
+#define SMALL_US	1000
 /* Until it is known that there is too much, and how long it is watched then */
 #define LEARN_S		30
 #define WATCH_S		30
@@ -54,7 +60,7 @@ static bool take_the_rest(void)
 }
 
 /* A child in a group of its own, which reads memory that is slow at first */
-static pid_t start_reader(const char *group, size_t len)
+static pid_t start_reader(const char *group, size_t len, unsigned int pause_us)
 {
 	char path[96];
 	pid_t pid;
@@ -71,7 +77,7 @@ static pid_t start_reader(const char *group, size_t len)
 				_exit(1);
 			touch(p, len);
 			/* Others need the CPU, too. */
-			usleep(1000);
+			usleep(pause_us);
 		}
 	}
 	return pid;
@@ -123,7 +129,7 @@ static pid_t learn(void)
 {
 	long promoted = event_count("tier_promote_success");
 	long bounced = event_count("tier_promote_again");
-	pid_t pid = start_reader("set", SET);
+	pid_t pid = start_reader("set", SET, SET_US);
 
 	sleep(2);
 	if (enable(true))
@@ -155,7 +161,8 @@ static void test_uniform(void)
 /* Another group gets its few hot pages promoted all the same. */
 static void test_innocent(void)
 {
-	pid_t set = learn(), other = start_reader("other", SMALL);
+	pid_t set = learn();
+	pid_t other = start_reader("other", SMALL, SMALL_US);
 	double end = now() + ARRIVE_S;
 	long arrived = 0;
 
