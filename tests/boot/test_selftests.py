@@ -316,7 +316,7 @@ BROKEN_TARGET = (
     ("target", "kmmscand_target_test", "read"),
 )
 # The same, on a kernel that is fast enough for it
-BROKEN_VICTIM = (("idle", "kmmscand_victim_test", "uniform"),)
+BROKEN_VICTIM = (("idle+again", "kmmscand_victim_test", "uniform"),)
 # Broken by KUnit itself, which expects it to show
 BROKEN_IN_KUNIT = {"again", "sweep"}
 SWITCHES = "/sys/kernel/debug/tier"
