@@ -39,8 +39,6 @@ MUTATIONS = (
     ("decide.h", "score >= max(min_score, 1U)", "score >= min_score"),
     ("decide.h", "hot > 2 * budget", "hot > budget"),
     ("decide.h", "warm < budget / 2", "warm < budget"),
-    ("decide.h", "(budget < 2 && !warm)", "false"),
-    ("decide.h", "budget < 2 && !warm", "budget < 2"),
     ("decide.h", "next / KPROMOTED_WINDOW_STEP)", "0)"),
     ("decide.h", "next * KPROMOTED_WINDOW_STEP)", "~0UL)"),
     ("decide.h", "} else if (next < period_ms) {", "} else if (false) {"),

@@ -81,10 +81,8 @@ static inline unsigned int kpromoted_window(unsigned int window_ms, unsigned int
 	if (hot > 2 * budget) {
 		next = max(mult_frac(next, budget, hot), next / KPROMOTED_WINDOW_STEP);
 		next = min_t(unsigned long, next, longest);
-	} else if (warm < budget / 2 || (budget < 2 && !warm)) {
-		/* Look for what is less hot, also while nothing can move. */
-		next = budget < 2 ? 2 * next : min(mult_frac(next, budget, max(warm, 1UL)),
-						   next * KPROMOTED_WINDOW_STEP);
+	} else if (warm < budget / 2) {
+		next = min(mult_frac(next, budget, max(warm, 1UL)), next * KPROMOTED_WINDOW_STEP);
 		next = window_ms < longest ? min_t(unsigned long, next, longest) : period_ms;
 	} else if (next < period_ms) {
 		next = min_t(unsigned long, next, longest);
