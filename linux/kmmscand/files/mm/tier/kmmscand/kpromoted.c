@@ -731,7 +731,9 @@ static void kpromoted_epoch(struct kpromoted *p, unsigned int period_ms)
 		over += histogram.pages[i];
 	WRITE_ONCE(budgets[p->nid], budget);
 	threshold = kpromoted_pick(&histogram, least, budget, &hot);
-	WRITE_ONCE(thresholds[p->nid], threshold);
+	/* Scanners need not hurry for pages that wait for victims. */
+	WRITE_ONCE(thresholds[p->nid],
+		   p->exchanging && !hot ? HOTNESS_MAX_SCORE + 1 : threshold);
 	wanted = hot + (threshold > least ? histogram.pages[threshold - 1] : 0);
 	wanted = kpromoted_whole(wanted, p->groups.warm, missing);
 	if (scanned && p->exchanging)
