@@ -105,7 +105,7 @@ struct kpromoted {
 	bool exchanging;		/* there is no room but what victims make */
 	struct policy_change change;	/* of what is warm, in a window of @jump_ms */
 	unsigned int jump_ms;
-	u64 page_ns;			/* average CPU time per page */
+	u64 page_ns;			/* average CPU time of a promotion, without its demotion */
 	long tokens;			/* base pages that the bandwidth allows now */
 	unsigned long refilled;		/* in jiffies */
 
@@ -387,19 +387,19 @@ static bool kpromoted_over(const struct kpromoted_work *work)
 }
 
 /*
- * Promote the ranges from @done on up to @nr.  @start is the thread's CPU time before room was made
- * for them.  Returns false if there was no room for all of them.
+ * Promote the ranges from @done on up to @nr.  Returns false if there was no room for all of them.
  */
 static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int nr,
-			   struct kpromoted_work *work, u64 start)
+			   struct kpromoted_work *work)
 {
 	unsigned int end, i;
-	u64 cost;
+	u64 start, cost;
 
 	while (done < nr && !kthread_should_stop()) {
 		struct tier_promote_stats stats = {};
 		unsigned long tried;
 
+		start = task_sched_runtime(current);
 		end = done + tier_promote(p->ranges + done, nr - done, &stats);
 		work->moved += stats.moved;
 		/* What may not move uses no room.  It is charged, or it could be tried for ever. */
@@ -409,7 +409,6 @@ static bool kpromoted_move(struct kpromoted *p, unsigned int done, unsigned int 
 		/* An average over some batches; of a few pages the overhead is too large. */
 		if (tried >= KPROMOTED_FEW) {
 			cost = div64_u64(task_sched_runtime(current) - start, tried);
-			start = task_sched_runtime(current);
 			/* One page is never free. */
 			p->page_ns = max_t(u64, (p->page_ns * 7 + cost) / 8, 100);
 		}
@@ -576,7 +575,6 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 	unsigned long pages = 0, free;
 	unsigned int i;
 	bool done;
-	u64 start;
 
 	for (i = first; i < end; i++) {
 		p->first[i] = p->ranges[i].pfn;
@@ -585,7 +583,6 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 	/* The limit that is shared with NUMA balancing is per target. */
 	if (target != work->target && !kpromoted_rate(p, target, pages))
 		return;
-	start = task_sched_runtime(current);
 	/* Victims go in full lists. */
 	free = kpromoted_free(target);
 	if (!room->roomy && numa_demotion_enabled && free < pages) {
@@ -597,7 +594,7 @@ static void kpromoted_move_group(struct kpromoted *p, unsigned int first, unsign
 	if (done) {
 		kpromoted_charge(p, target, pages);
 		count_kmmscand_events(KMMSCAND_CANDIDATE, pages);
-		done = kpromoted_move(p, first, end, work, start);
+		done = kpromoted_move(p, first, end, work);
 	}
 	room->full = !done;
 	work->full = true;
