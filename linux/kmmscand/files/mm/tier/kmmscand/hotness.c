@@ -554,7 +554,7 @@ static bool hotness_group_count(struct hotness_groups *groups, unsigned long pfn
 		group->hot += pages;
 	if (closed)
 		return false;
-	if (score >= groups->warm_score && group->left)
+	if (score >= groups->warm_score)
 		groups->warm += pages;
 	if (score < groups->min_score || group->counted >= group->left)
 		return false;

@@ -67,7 +67,7 @@ struct hotness_group {
  * @warm_score:		of pages that could be promoted if there was nothing better
  * @min_score:		of pages that count
  * @closed:		slots to which nothing can go; what is bound to them does not count
- * @warm:		base pages that reach @warm_score, of groups that may have some promoted
+ * @warm:		base pages that reach @warm_score
  * @group:		by tier_group()
  */
 struct hotness_groups {

@@ -727,7 +727,7 @@ static void groups_test(struct kunit *test)
 	groups->group[1].left = 0;
 	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram, groups, NULL));
 	KUNIT_EXPECT_EQ(test, histogram.pages[3], 1);
-	KUNIT_EXPECT_EQ(test, groups->warm, 1);
+	KUNIT_EXPECT_EQ(test, groups->warm, 2);
 	KUNIT_EXPECT_EQ(test, groups->group[1].hot, 1);
 	KUNIT_EXPECT_EQ(test, groups->group[2].hot, 1);
 	cursor.since = histogram.since;
