@@ -93,7 +93,7 @@ static const struct entry entries[] = {
 	{ { "stream", TENANTS({ STREAM, 98304, 3e5, .001, .001, 10, RUNS(2) }, OTHERS(6000)),
 	    LAB(40, 43200) }, { .promoted = 98304 * .005 } },
 	{ { "bursts", TENANTS({ BURST, 65536, 1e3, .5, 1, 10, RUNS(2) }, OTHERS(7000)),
-	    LAB(60, 30500) }, { .end = 10, .again = .2 } },
+	    LAB(60, 30500) }, { .end = 25, .again = .2 } },
 	{ { "long-bursts", TENANTS({ BURST, 65536, 1e3, .9, 2, 4, RUNS(2) }, OTHERS(7000)),
 	    LAB(60, 30500) }, { .again = .2, .late = .05 } },
 	{ { "stuck", TENANTS({ HOTCOLD, 65536, 1.3e6, .5, .5, RUNS(2), .stuck = .05 }, OTHERS(7000)),
