@@ -27,7 +27,7 @@ _TIERING = {
         test_selftests.TIER,
         test_selftests.EDGE,
         test_selftests.TARGET,
-        test_selftests.BOUNCE,
+        test_selftests.VICTIM,
         test_selftests.HOTPLUG,
     )
     for program in programs

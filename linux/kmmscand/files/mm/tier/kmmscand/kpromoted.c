@@ -21,9 +21,9 @@
  *    victims that are known (victim.c).  Promotion never reclaims to disk.
  *
  * While there is room, what is promoted costs nothing but its migration.  Where a page has
- * to be demoted for it, windows are short, or pages that are warm by chance are exchanged for others,
- * and only groups have pages promoted whose candidates are hot enough for the known victims
- * (victim_serves()).
+ * to be demoted for it, windows are short, or pages that are warm by chance are exchanged for
+ * others, and only groups have pages promoted whose candidates are hot enough for the known
+ * victims (victim_serves()).
  *
  * A group that promotes pages again that were demoted lately exchanges less
  * (policy_bucket_update()).

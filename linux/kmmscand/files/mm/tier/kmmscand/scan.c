@@ -59,12 +59,13 @@
  *
  * Left out, in test_walk: hugetlb and PFN maps (nothing to migrate), DAX (a file's
  * blocks are where its file system has put them), mlocked (not promoted, see promote.c),
- * executable file maps (shared libraries: moving them disturbs every process),
- * what MGLRU looks at no accesses of (vma_has_recency(): sequential and random reads by their own
- * word; tier_demote() would take it at once), and memory that mempolicy or cpuset does not let go to any fast node (what may go to some of them is
- * up to target.c).  A range armed by userfaultfd is not left out: clearing an Accessed
- * bit raises no fault, and migration preserves the uffd-wp bit.  Pages that
- * tier_promote() would refuse are cleared, but not counted.
+ * executable file maps (shared libraries: moving them disturbs every process), what MGLRU
+ * looks at no accesses of (vma_has_recency(): sequential and random reads by their own word;
+ * tier_demote() would take it at once), and memory that mempolicy or cpuset does not let go
+ * to any fast node (what may go to some of them is up to target.c).  A range armed by
+ * userfaultfd is not left out: clearing an Accessed bit raises no fault, and migration
+ * preserves the uffd-wp bit.  Pages that tier_promote() would refuse are cleared, but not
+ * counted.
  *
  * Other device memory is its driver's to migrate, and on no LRU.  Device-private pages are
  * not present: an access is a fault, by which they come back.  Device-coherent ones are
@@ -769,8 +770,8 @@ static int kmmscand_slice(struct kmmscand_walk *w, unsigned long end)
 }
 
 /*
- * Flush the TLB entries of an address space.  No page table was freed, so no CPU is interrupted that
- * has the address space but runs none of its threads.
+ * Flush the TLB entries of an address space.  No page table was freed, so no CPU is interrupted
+ * that has the address space but runs none of its threads.
  */
 static void kmmscand_flush_mm(struct mm_struct *mm)
 {

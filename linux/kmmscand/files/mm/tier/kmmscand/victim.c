@@ -15,10 +15,10 @@
  * comes back.  The second generation of an attempt is the first one of the next, if that follows
  * soon.
  *
- * MGLRU has four generations, so attempts cannot overlap.  A group whose T is at most half as long
- * does not wait for the end of another group's attempt, but begins its own.  The group that has lost
- * its attempt so comes next, and keeps that one; its T is then at most VICTIM_OWED_MS, so that the
- * others do not wait for long.
+ * MGLRU has four generations, so attempts cannot overlap.  A group whose T is at most half as
+ * long does not wait for the end of another group's attempt, but begins its own.  The group that
+ * has lost its attempt so comes next, and keeps that one; its T is then at most VICTIM_OWED_MS, so
+ * that the others do not wait for long.
  *
  * The victims also serve other groups, if their candidates are as hot (policy_serves()).
  *
