@@ -51,8 +51,8 @@ MM = (
 )
 # Some cases want hugetlb pages: without a reservation they fail everywhere.
 PREPARE = "echo 8 > /proc/sys/vm/nr_hugepages"
-# A third of cow's cases want to swap out what they have shared.  mremap_test maps what it needs next
-# to what it has: with random addresses that is sometimes taken, and on one of two kernels only.
+# A third of cow's cases want to swap out what they have shared.  mremap_test maps what it needs
+# next to what it has: with random addresses that is sometimes taken, on one of two kernels only.
 MM_PREPARE = f"""{PREPARE}
 echo 0 > /proc/sys/kernel/randomize_va_space
 echo 256M > /sys/block/zram0/disksize
