@@ -8,7 +8,8 @@
  *
  * A bit stands for a frame.  A demotion sets the bit of the first frame of the folio, a promotion
  * clears the bit.  tier_demoted_age() clears one part of PARTS each second, so a bit lasts at most
- * PARTS seconds.  A frame that was freed and used again meanwhile counts, too.
+ * PARTS seconds, or longer if the promoter is late.  If the frame is freed and used again before
+ * that, the bit stands for the new page.
  *
  * Memory: 1/8 byte for each frame that a slow node spans, while a promoter is active.  Frames that
  * come online later have no bit.
@@ -172,7 +173,7 @@ void tier_promoted_pages(int nid, unsigned long *promoted, unsigned long *again)
  * tier_demoted_age - forget what was demoted long ago
  * @nid: slow node
  *
- * Clears a part for each second since the last call.
+ * Clears a part for each second since the last call, at most PARTS / 16.
  *
  * Context: the promoter of the node.
  */
@@ -183,11 +184,11 @@ void tier_demoted_age(int nid)
 
 	rcu_read_lock();
 	node = rcu_dereference(demoted_nodes[nid]);
-	parts = node ? (jiffies - node->aged) / HZ : 0;
+	/* A late promoter catches up in several calls, so that none of them takes long. */
+	parts = node ? min((jiffies - node->aged) / HZ, PARTS / 16) : 0;
 	if (parts)
 		node->aged += parts * HZ;
-	/* All of them, if the promoter had to wait for so long */
-	for (parts = min(parts, PARTS); parts; parts--) {
+	for (; parts; parts--) {
 		words = min(DIV_ROUND_UP(node->nr_words, PARTS), node->nr_words - node->next);
 		memset(node->bits + node->next, 0, words * sizeof(long));
 		node->next += words;

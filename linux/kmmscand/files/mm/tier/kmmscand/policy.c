@@ -282,7 +282,7 @@ void policy_attempt_begins(struct policy_wait *wait, u64 now_ms)
  * policy_attempt_ends - wait longer for the next attempt if this one was not worth it
  * @wait:	updated
  * @rate:	of the candidates
- * @victims:	pages that it has found, of those that are needed
+ * @victims:	pages that the attempt has found, at most as many as candidates need
  * @cost:	of the attempt
  * @page_cost:	of a promotion
  */

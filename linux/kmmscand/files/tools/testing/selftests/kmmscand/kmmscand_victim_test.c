@@ -34,11 +34,9 @@
 /* Until it is known that there is too much, and how long it is watched then */
 #define LEARN_S		30
 #define WATCH_S		30
-/*
- * What may be promoted meanwhile, in percent of what is hot and slow, and what of all that was
- * promoted may have been demoted before
- */
+/* Limit of pages that are promoted meanwhile, in percent of the hot pages that are slow */
 #define FEW		100
+/* Limit of pages that are promoted again, in percent of all promoted pages */
 #define FEW_AGAIN	1
 /* Until hot pages must have arrived that have nothing to do with it */
 #define ARRIVE_S	20
