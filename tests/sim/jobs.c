@@ -110,7 +110,7 @@ static const struct entry entries[] = {
 	    LAB_RATE(60, 143200, 1500) }, { .hot_up = 8, .per = 11000 } },
 	/* 10,000 processes, of which 100 run */
 	{ { "crowd", crowd, ARRAY_SIZE(crowd), LAB(30, 20000) }, { .asleep = 1 } },
-	{ { "64-GiB", MACHINE(64L, 16, 16) }, { .hot_up = 15 } },
+	{ { "64-GiB", MACHINE(64L, 16, 16) }, { .hot_up = 15.5 } },
 	{ { "1-TiB", MACHINE(1024L, 128, 256) }, { .hot_up = 68 } },
 	{ { "4-TiB", MACHINE(4096L, 512, 1024) }, { .hot_up = 72 } },
 };

@@ -66,11 +66,9 @@ static void look(struct world *w, struct space *space, int i, double *cost)
 		if (!accessed(w, i, at, at + s))
 			return;
 		*cost += w->c->look;
-		if (!k)
-			policy_heat_add(&w->heat[group_of(w, space)], 1, 0, w->node.window_us);
+		space->first += !k;
 	}
 	w->kept[i] = at;
-	policy_heat_add(&w->heat[group_of(w, space)], 0, 1, w->node.window_us);
 	*cost += w->c->found;
 	space->found[space->nr_found++] = i;
 }
@@ -84,7 +82,7 @@ static void visit_region(struct world *w, struct space *space, int r)
 	for (int i = first; i < last; i++) {
 		rate += w->flags[i] & FAST ? w->rate[i] : 0;
 		if (w->flags[i] & FAST) {
-			cost += w->c->idle + w->c->fast;
+			cost += 2 * (w->c->idle + w->c->fast);
 		} else if (bit_set(w, i, w->cleared[i], w->now)) {
 			cost += 2 * w->c->idle + w->c->clear;
 			walked = true;
@@ -179,6 +177,7 @@ static void scan(struct world *w)
 		space->cost = 0;
 		space->looks = 0;
 		space->flushes = 0;
+		space->first = 0;
 		space->nr_found = 0;
 		space->moved = 0;
 		space->sampled = 0;
@@ -353,7 +352,7 @@ static void learn_of_spaces(struct world *w)
 
 		if (space->looks > 1)
 			space->turn = policy_turn(space->turn, cost, space->nr_found,
-						  bucket_of(w, space), w->c->promote,
+						  bucket_of(w, space)->loss, w->c->promote,
 						  w->node.saturated);
 		if (space->jump)
 			space->turn = 0;
@@ -376,7 +375,7 @@ static void learn(struct world *w)
 	bool full = room(w) <= 0, jump = false;
 	u32 window_us = w->node.window_us, waiting[BUCKETS] = {}, pushed[BUCKETS] = {};
 	struct policy_period p = {
-		.quota = w->quota, .room = full ? 0 : room(w), .full = full,
+		.window_us = window_us, .quota = w->quota, .room = full ? 0 : room(w), .full = full,
 		.pending = w->now + PERIOD / 2 < w->victims_at,
 		.window_max_us = policy_window_max(gain_has_ended(w) ? 0 : GAIN_NS, COST_NS, full),
 	};
@@ -390,7 +389,10 @@ static void learn(struct world *w)
 		waiting[group_of(w, space)] += space->nr_found - space->moved;
 		jump |= space->jump;
 		if (space->jump)
-			bucket_of(w, space)->shift = 0;
+			policy_bucket_begin(bucket_of(w, space));
+		if (space->looks > 1)
+			policy_heat_add(&w->heat[group_of(w, space)], space->first,
+					space->nr_found, window_us);
 	}
 	for (int b = 0; b < BUCKETS; b++)
 		policy_heat_age(&w->heat[b]);
@@ -398,12 +400,10 @@ static void learn(struct world *w)
 	learn_of_buckets(w);
 	p.victims = w->victims;
 	p.pending = w->now + PERIOD / 2 < w->victims_at;
-	if (jump) {
-		policy_node_begin(&w->node);
+	if (jump)
 		memset(w->wait, 0, sizeof(w->wait));
-	} else {
+	if (!jump || !policy_node_begin(&w->node, w->now * 1000))
 		policy_update_window(&w->node, &p);
-	}
 	if (without[WINDOW])
 		w->node.window_us = POLICY_WINDOW_LEAST_US;
 	learn_of_spaces(w);
@@ -440,7 +440,7 @@ void simulate(const struct job *job, unsigned int seed, struct result *result)
 
 	*result = (struct result) { .up = -1, .back = -1, .hot_up = -1 };
 	world_begin(w, job, seed);
-	policy_node_begin(&w->node);
+	policy_node_begin(&w->node, 0);
 	result->ideal = world_best(w);
 	for (w->number = 0; (int)w->number < periods; w->number++) {
 		double before = w->now, scan_before = result->scan, promoted = result->promoted;

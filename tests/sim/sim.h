@@ -96,7 +96,7 @@ struct space {
 	double cost;
 	u32 sampled, sampled_of;
 	bool jump;
-	int *found, nr_found, moved;	/* candidates, of which so many have moved */
+	int *found, nr_found, moved, first;	/* candidates, of which so many have moved */
 };
 
 struct world {

@@ -235,3 +235,5 @@ def test_the_job_does_not_fit_into_the_machine(setup: refault.Setup, tmp_path: P
     for contender in setup.contenders:
         if contender.mode == "tiershift":
             assert contender.settings[refault.TUNABLES + "promote_rate_mbps"] == "0"
+            share = contender.settings[refault.TUNABLES + "scan_cpu_permille"]
+            assert share == str(spec.topology.load().permille(50))

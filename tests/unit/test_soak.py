@@ -27,14 +27,18 @@ def test_machines_have_as_much_memory() -> None:
 
 @pytest.mark.usefixtures("manifests_once")
 @pytest.mark.parametrize(
-    ("name", "fast", "slow"), [("two-tier", "0", "1"), ("two-sockets", "0,1", "2,3")]
+    ("name", "fast", "slow", "permille"),
+    [("two-tier", "0", "1", 500), ("two-sockets", "0,1", "2,3", 250)],
 )
-def test_scripts_know_the_nodes(name: str, fast: str, slow: str) -> None:
+def test_scripts_know_the_nodes_and_the_cpus(
+    name: str, fast: str, slow: str, permille: int
+) -> None:
     machine = topology.load(name, **soak.MACHINES[name])
     for torture in soak.TORTURES:
         text = soak.script(torture, machine, 60)
         assert not re.search("@[A-Z]+@", text)
         assert f"migratepages $pid {fast} {slow} " in text and "--timeout 60s" in text
+        assert f"\necho {permille} > scan_cpu_permille\n" in text
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
         blocks = re.findall(r"/node/node(\d)/memory\*", text)
         assert ",".join(blocks) == (slow if torture.beside == soak.HOTPLUG else "")

@@ -107,3 +107,26 @@ def test_migrc_is_for_x86_only() -> None:
     }
     assert "X86_64" in needs.pop("MIGRC")
     assert needs and all(terms & set(options) for terms in needs.values())
+
+
+def test_settings_of_kmmscand_that_the_lab_writes_exist() -> None:
+    """A guest's shell or agent would notice, but only in a study that runs for minutes."""
+    kmmscand = PROJECT / "linux/kmmscand/files/mm/tier/kmmscand"
+    files = {
+        name
+        for path in kmmscand.glob("*.c")
+        for name in re.findall(r"\b__ATTR(?:_R[WO])?\((\w+)", path.read_text())
+    }
+    assert {"enabled", "page_cache", "promote_rate_mbps"} <= files
+    text = "".join(
+        (PROJECT / name).read_text()
+        for name in TRACKED
+        if name.startswith(("lab/", "packaging/", "linux/kvm-aging/", "linux/promote/"))
+        and (PROJECT / name).is_file()
+        and name.endswith((".py", ".toml", ".sh", ".c", ".conf"))
+    )
+    written = re.findall(r"/sys/kernel/mm/kmmscand/(\w+)|TUNABLES \+ \"(\w+)\"", text)
+    written += re.findall(r"\"set ([a-z]+_\w+) |^echo \S+ > ((?:scan|promote)_\w+)$", text, re.M)
+    names = {one or other for one, other in written}
+    assert {"page_cache", "scan_period_ms", "scan_cpu_permille"} <= names
+    assert names <= files

@@ -125,3 +125,13 @@ def test_qemu_takes_the_machine(machine: Topology) -> None:
         assert int(line.split()[3], 16) == start
         start += node.size_mb << 20
     assert done.stdout.count('socket-id: "1"') == 2
+
+
+@pytest.mark.parametrize(
+    ("cpus", "percent", "permille"), [(1, 100, 1000), (2, 25, 125), (3, 100, 334), (4, 1, 3)]
+)
+def test_permille_of_a_share_of_one_cpu_is_rounded_up(
+    cpus: int, percent: int, permille: int
+) -> None:
+    """A share that is rounded down is less than the share of one CPU that a study asks for."""
+    assert topology.load("two-tier", fast_cpus=cpus).permille(percent) == permille

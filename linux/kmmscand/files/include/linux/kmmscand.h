@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What kmmscand wants to be told: which pages others have found accessed, and which page cache
- * is read.  See mm/tier/kmmscand/.  Its settings by process and by memory control group are
- * in tier_control.h.
+ * What kmmscand wants to be told: which page cache is read.  See mm/tier/kmmscand/.  Its settings
+ * by process and by memory control group are in tier_control.h.
  */
 #ifndef _LINUX_KMMSCAND_H
 #define _LINUX_KMMSCAND_H
@@ -15,49 +14,14 @@
 struct file;
 struct folio;
 struct seq_file;
-struct vm_area_struct;
 
 #ifdef CONFIG_KMMSCAND
-DECLARE_STATIC_KEY_FALSE(kmmscand_key);
 DECLARE_STATIC_KEY_FALSE(kmmscand_cache_key);
 extern nodemask_t kmmscand_slow_nodes;
 
-void __kmmscand_folio_accessed(struct vm_area_struct *vma, struct folio *folio);
-void __kmmscand_page_table_aged(void);
 void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
 			  loff_t prev);
 void kmmscand_vmstat_show(struct seq_file *m);
-
-/**
- * kmmscand_folio_accessed - an Accessed bit was cleared by somebody else than kmmscand
- * @vma:   that maps the page
- * @folio: of the page; kept by its mapping or a reference
- *
- * Keeps the access from getting lost to the hotness table, if the page is on a slow
- * node.  A nop while kmmscand is off.
- *
- * Context: any, also under a page-table lock.
- */
-static inline void kmmscand_folio_accessed(struct vm_area_struct *vma, struct folio *folio)
-{
-	if (static_branch_unlikely(&kmmscand_key) &&
-	    node_isset(folio_nid(folio), kmmscand_slow_nodes))
-		__kmmscand_folio_accessed(vma, folio);
-}
-
-/**
- * kmmscand_page_table_aged - the Accessed bit of an entry for a page table is to be cleared
- *
- * By somebody who does not look at all pages below.  kmmscand cannot conclude from it
- * any more that those have not been accessed.  A nop while kmmscand is off.
- *
- * Context: any; before the bit is cleared.
- */
-static inline void kmmscand_page_table_aged(void)
-{
-	if (static_branch_unlikely(&kmmscand_key))
-		__kmmscand_page_table_aged();
-}
 
 /**
  * kmmscand_looks_at_cache - does it matter what page cache is read?
@@ -78,14 +42,6 @@ static inline bool kmmscand_folio_is_slow(struct folio *folio)
 	return node_isset(folio_nid(folio), kmmscand_slow_nodes);
 }
 #else
-static inline void kmmscand_folio_accessed(struct vm_area_struct *vma, struct folio *folio)
-{
-}
-
-static inline void kmmscand_page_table_aged(void)
-{
-}
-
 static inline bool kmmscand_looks_at_cache(void)
 {
 	return false;

@@ -11,8 +11,8 @@
  * PARTS seconds, or longer if the promoter is late.  If the frame is freed and used again before
  * that, the bit stands for the new page.
  *
- * Memory: 1/8 byte for each frame that a slow node spans, while a promoter is active.  Frames that
- * come online later have no bit.
+ * Memory: 1/8 byte for each frame that a slow node spans, while a promoter is active.  Frames by
+ * which the node grows later have no bit until promoters start again.
  *
  * A promotion counts when it is tried, and again if it is retried.
  *

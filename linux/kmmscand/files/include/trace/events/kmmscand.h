@@ -8,100 +8,76 @@
 #include <linux/tracepoint.h>
 
 /**
- * kmmscand_pass - an address space was scanned
- * @epoch: in which it began
- * @epochs: that it took
- * @ptes: present page-table entries looked at
- * @skipped: page tables that the processor had not walked
- * @young: entries of slow pages that had been accessed
- * @hot: of these, folios that reached the threshold
- * @shift: the next pass begins 2^@shift epochs after this one, or is over a part of it
- * @stale: the bits were of unknown age, and only cleared, unless @close
- * @close: it asked what is accessed within a short window
+ * kmmscand_visit - an address space was visited
+ * @mm: address space
+ * @change: it was a look for change
+ * @window_us: between looks
+ * @regions: page tables, and huge mappings
+ * @first: folios that the first look has found
+ * @last: of these, folios that the last look has found
+ * @pushed: candidates, in base pages
+ * @cost: in ns
+ * @turn: the next visit is due after 2^@turn periods
  */
-TRACE_EVENT(kmmscand_pass,
-	    TP_PROTO(unsigned int epoch, unsigned int epochs, unsigned long ptes,
-		     unsigned long skipped, unsigned long young, unsigned long hot,
-		     unsigned int shift, bool stale, bool close),
-	    TP_ARGS(epoch, epochs, ptes, skipped, young, hot, shift, stale, close),
-	    TP_STRUCT__entry(__field(unsigned int, epoch)
-			     __field(unsigned int, epochs)
-			     __field(unsigned long, ptes)
-			     __field(unsigned long, skipped)
-			     __field(unsigned long, young)
-			     __field(unsigned long, hot)
-			     __field(unsigned int, shift)
-			     __field(bool, stale)
-			     __field(bool, close)),
-	    TP_fast_assign(__entry->epoch = epoch;
-			   __entry->epochs = epochs;
-			   __entry->ptes = ptes;
-			   __entry->skipped = skipped;
-			   __entry->young = young;
-			   __entry->hot = hot;
-			   __entry->shift = shift;
-			   __entry->stale = stale;
-			   __entry->close = close;),
-	    TP_printk("epoch=%u epochs=%u ptes=%lu skipped=%lu young=%lu hot=%lu shift=%u stale=%d close=%d",
-		      __entry->epoch, __entry->epochs, __entry->ptes, __entry->skipped,
-		      __entry->young, __entry->hot, __entry->shift, __entry->stale,
-		      __entry->close)
+TRACE_EVENT(kmmscand_visit,
+	    TP_PROTO(const struct mm_struct *mm, bool change, u32 window_us, unsigned int regions,
+		     u32 first, u32 last, u32 pushed, u64 cost, unsigned int turn),
+	    TP_ARGS(mm, change, window_us, regions, first, last, pushed, cost, turn),
+	    TP_STRUCT__entry(__field(const void *, mm)
+			     __field(bool, change)
+			     __field(u32, window_us)
+			     __field(unsigned int, regions)
+			     __field(u32, first)
+			     __field(u32, last)
+			     __field(u32, pushed)
+			     __field(u64, cost)
+			     __field(unsigned int, turn)),
+	    TP_fast_assign(__entry->mm = mm;
+			   __entry->change = change;
+			   __entry->window_us = window_us;
+			   __entry->regions = regions;
+			   __entry->first = first;
+			   __entry->last = last;
+			   __entry->pushed = pushed;
+			   __entry->cost = cost;
+			   __entry->turn = turn;),
+	    TP_printk("mm=%p change=%d window_us=%u regions=%u first=%u last=%u pushed=%u cost=%llu turn=%u",
+		      __entry->mm, __entry->change, __entry->window_us, __entry->regions,
+		      __entry->first, __entry->last, __entry->pushed, __entry->cost,
+		      __entry->turn)
 );
 
 /**
- * kpromoted_epoch - a promoter has chosen a threshold and promoted
+ * kpromoted_period - a period of a promoter has ended
  * @nid: slow node
- * @target: fast node
- * @threshold: score that was needed
- * @hot: base pages that reached it
- * @budget: base pages that could be afforded
- * @moved: base pages that were promoted
+ * @pushed: candidates, in base pages
+ * @quota: base pages that could move
+ * @moved: base pages that did
+ * @room: base pages that are free on fast nodes
  * @victims: base pages that may make room
- * @window_ms: in which the pages of the next epoch have to be accessed
+ * @window_us: between the looks of the next visits
  */
-TRACE_EVENT(kpromoted_epoch,
-	    TP_PROTO(int nid, int target, unsigned int threshold, unsigned long hot,
-		     unsigned long budget, unsigned long moved, unsigned long victims,
-		     unsigned int window_ms),
-	    TP_ARGS(nid, target, threshold, hot, budget, moved, victims, window_ms),
+TRACE_EVENT(kpromoted_period,
+	    TP_PROTO(int nid, u32 pushed, unsigned long quota, unsigned long moved,
+		     unsigned long room, unsigned long victims, u32 window_us),
+	    TP_ARGS(nid, pushed, quota, moved, room, victims, window_us),
 	    TP_STRUCT__entry(__field(int, nid)
-			     __field(int, target)
-			     __field(unsigned int, threshold)
-			     __field(unsigned long, hot)
-			     __field(unsigned long, budget)
+			     __field(u32, pushed)
+			     __field(unsigned long, quota)
 			     __field(unsigned long, moved)
+			     __field(unsigned long, room)
 			     __field(unsigned long, victims)
-			     __field(unsigned int, window_ms)),
+			     __field(u32, window_us)),
 	    TP_fast_assign(__entry->nid = nid;
-			   __entry->target = target;
-			   __entry->threshold = threshold;
-			   __entry->hot = hot;
-			   __entry->budget = budget;
+			   __entry->pushed = pushed;
+			   __entry->quota = quota;
 			   __entry->moved = moved;
+			   __entry->room = room;
 			   __entry->victims = victims;
-			   __entry->window_ms = window_ms;),
-	    TP_printk("nid=%d target=%d threshold=%u hot=%lu budget=%lu moved=%lu victims=%lu window_ms=%u",
-		      __entry->nid, __entry->target, __entry->threshold, __entry->hot,
-		      __entry->budget, __entry->moved, __entry->victims, __entry->window_ms)
-);
-
-/**
- * kmmscand_target_vote - threads of a process have voted for another node than before
- * @pid: process
- * @nid: fast node, or -1 if the vote is split
- * @threads: that have voted
- */
-TRACE_EVENT(kmmscand_target_vote,
-	    TP_PROTO(pid_t pid, int nid, unsigned int threads),
-	    TP_ARGS(pid, nid, threads),
-	    TP_STRUCT__entry(__field(pid_t, pid)
-			     __field(int, nid)
-			     __field(unsigned int, threads)),
-	    TP_fast_assign(__entry->pid = pid;
-			   __entry->nid = nid;
-			   __entry->threads = threads;),
-	    TP_printk("pid=%d nid=%d threads=%u",
-		      __entry->pid, __entry->nid, __entry->threads)
+			   __entry->window_us = window_us;),
+	    TP_printk("nid=%d pushed=%u quota=%lu moved=%lu room=%lu victims=%lu window_us=%u",
+		      __entry->nid, __entry->pushed, __entry->quota, __entry->moved,
+		      __entry->room, __entry->victims, __entry->window_us)
 );
 
 #endif /* _TRACE_KMMSCAND_H */

@@ -1,53 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Page cache that is hot through read(2), and mapped by nobody.
+ * Page cache that is hot through read(2), and not mapped.
  *
- * No Accessed bit tells of a read(2): the kernel copies, through its own mapping.  But who
- * reads passes through few functions, with the folios in his hand.  They ask
- * kmmscand_looks_at_cache() (a static branch), and what is on a slow node is recorded in the
- * hotness table.  Everything else is as for mapped pages: the same score, the same
- * promoter, the same limits.
+ * No Accessed bit tells of a read(2): the kernel copies, through its own mapping.  The few
+ * functions that copy ask kmmscand_looks_at_cache() (a static branch), and tell of folios on slow
+ * nodes.  A read takes the place of the Accessed bit.  In each period (scan_period_ms) there is a
+ * look of the length of a window (period_window_us()).  A folio that is read in the looks of two
+ * periods, one after the other, is a candidate, as a mapped page that both looks of a visit find.
  *
- * What counts as an access.  The score of a page is the number of looks, out of the last
- * eight, that found it accessed.  A scanner looks from time to time, reads are events.  So
- * that both can be compared, a read takes the place of the Accessed bit: it is remembered
- * once until the next look, however many there are.  An epoch has one look.  When the
- * scanners make close visits (close.c), because more is hot than can be promoted, an epoch
- * has two, of the same windows: who is not read in them is not hot enough.
+ * A bit for each frame says that the frame was read in this look, another one in the look before.
+ * The promoter of the node ends a look (cache_period()).  Only stretches of frames in which a bit
+ * was set are walked.
  *
- * A file that is read once from the beginning to the end is read at each page for a
- * moment.  With small buffers that moment has many reads, and a look may end between two
- * of them.  Therefore a read that goes on inside of a folio, where the one before it has
- * ended, is taken for a part of that one.
- *
- * There is a look in each epoch, also where little is found: nothing is scanned, so longer
- * intervals would save nothing.  So a file that is read again and again from the beginning
- * to the end is hot only if a pass takes less than three epochs.  Where that is more than
- * can be promoted, there are windows, and in those it is not found twice.
+ * A read that goes on inside of a folio, where the one before it has ended, is taken for a part of
+ * that one.  So a file that is read once from the beginning to the end counts once.
  *
  * Not counted, each for a reason:
- *   mapped folios      the scanners see them, and look at the policy, advice and mlock()
- *                      of those who map them, of which nothing is known here
+ *   mapped folios      workers find them, and ask the policies of all mappings
  *   dirty, unevictable and folios under writeback: not promoted (promote.c)
- *   readers whose mempolicy or cpuset does not allow each fast node, as for mapped
- *                      memory; page cache has the policy of who brings it in
+ *   readers whose mempolicy or cpuset does not allow each fast node, as for mapped memory; page
+ *                      cache has the policy of the task that brings it in
  *   tmpfs files with a mempolicy of their own
  *   POSIX_FADV_NOREUSE by the reader's own word it is not used again
  *   readers that have opted out by prctl()
  *   write(2)           makes it dirty; if it is read afterwards, that counts
- *   direct I/O, DAX, hugetlbfs: do not come here, as there is no page cache, or it
- *                      cannot move
+ *   direct I/O, DAX, hugetlbfs: there is no page cache, or it cannot move
  *
- * Cost.  With page_cache off, or kmmscand, one nop for each batch of folios (up to 31), in
- * tmpfs for each folio.
- * On, the node of each folio is looked at.  Only for those on slow nodes the clock and
- * the table, and only if one has not been recorded in this look all else.
+ * Cost.  With page_cache off, or kmmscand, one nop for each batch of folios (up to 31), in tmpfs
+ * for each folio.  On, the node of each folio is looked at; on slow nodes the clock and the bit;
+ * and only for a folio that has not been read in this look all else.
  *
- * Reading races with everything: with the beginning of an epoch, with the folio being
- * truncated or migrated, also with being switched off (a reader may have passed the
- * branch).  The reader's reference keeps the folio; the table is under RCU; and what is
- * recorded of a page that has gone is as wrong as any record of a frame with a new owner
- * (hotness.c), and harmless.
+ * Memory: two bits for each frame that a slow node spans, while page_cache is on; with several fast
+ * nodes two bytes more for 256 frames.
+ *
+ * Races: bits of frames and of stretches are ordered against each other (cache_end_look()).  A
+ * reader that passes the branch while it is switched off may set a bit late; RCU keeps the
+ * bitmaps.  The reader's reference keeps the folio.  A candidate of a frame that has another owner
+ * by then is looked at again by tier_promote().
  */
 
 #define pr_fmt(fmt) "kmmscand: " fmt
@@ -55,86 +44,155 @@
 #include <linux/cpuset.h>
 #include <linux/fs.h>
 #include <linux/jiffies.h>
-#include <linux/jump_label.h>
 #include <linux/kmmscand.h>
 #include <linux/kobject.h>
+#include <linux/memory_hotplug.h>
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/mutex.h>
 #include <linux/pagemap.h>
-#include <linux/pagevec.h>
-#include <linux/sched.h>
+#include <linux/rcupdate.h>
 #include <linux/shmem_fs.h>
+#include <linux/slab.h>
 #include <linux/sysfs.h>
 #include <linux/tier.h>
-#include <linux/topology.h>
 
 #include "cache.h"
 #include "control.h"
 #include "events.h"
 #include "fault.h"
-#include "hotness.h"
 #include "kmmscand.h"
+#include "ring.h"
 #include "target.h"
+
+/* Frames of a stretch that is walked if a bit was set */
+#define CACHE_STRETCH	32768UL
+/* So many frames go to the fast node of their last reader, if there are several fast nodes */
+#define CACHE_READER	256UL
+/* Candidates that are pushed at a time */
+#define CACHE_BATCH	16
+
+struct cache_node {
+	unsigned long start_pfn;
+	unsigned long frames;
+	unsigned long begun;		/* the look, in jiffies */
+	unsigned long window;		/* its length */
+	unsigned long *now;		/* bits by frame: read in this look */
+	unsigned long *before;		/* and in the one before */
+	unsigned long *stretch;		/* bits by stretch: some bit of @now or @before is set */
+	s16 *reader;			/* by CACHE_READER frames: node of the last one; or NULL */
+};
 
 /* True while kmmscand runs and is to look at page cache; see kmmscand_looks_at_cache() */
 DEFINE_STATIC_KEY_FALSE(kmmscand_cache_key);
+/* Slow nodes, for readers */
+nodemask_t kmmscand_slow_nodes __read_mostly;
 
-/* Serialises changes of the key.  Nests inside the mutex of kmmscand.c. */
-static DEFINE_MUTEX(kmmscand_cache_mutex);
-static bool kmmscand_cache_wanted = true;
-static bool kmmscand_cache_running;
+/* Serialises changes of the key and of the bitmaps.  Nests inside kmmscand_mutex. */
+static DEFINE_MUTEX(cache_mutex);
+static bool cache_wanted = true;
+static const struct kmmscand_nodes *cache_nodes;	/* NULL: kmmscand does not run */
+static nodemask_t cache_top __read_mostly;
+static struct cache_node __rcu *caches[MAX_NUMNODES];
 
-/* Changed while the key is off, but for readers that are late */
-static nodemask_t kmmscand_cache_top __read_mostly;
-
-/* Of this epoch, in jiffies.  The two may be of different epochs for a moment. */
-static unsigned long kmmscand_cache_begun;
-static unsigned long kmmscand_cache_window;
-
-static void kmmscand_cache_update(void)
+static void cache_free(struct cache_node *cache)
 {
-	bool on = kmmscand_cache_running && (kmmscand_cache_wanted || kmmscand_fault(CACHE_OFF));
+	kvfree(cache->now);
+	kvfree(cache->before);
+	kvfree(cache->stretch);
+	kvfree(cache->reader);
+	kfree(cache);
+}
 
-	lockdep_assert_held(&kmmscand_cache_mutex);
+static struct cache_node *cache_alloc(int nid, bool several)
+{
+	struct cache_node *cache = kzalloc(sizeof(*cache), GFP_KERNEL);
+	unsigned long words;
 
-	if (on)
-		static_branch_enable(&kmmscand_cache_key);
-	else
-		static_branch_disable(&kmmscand_cache_key);
+	if (!cache)
+		return NULL;
+	cache->start_pfn = node_start_pfn(nid);
+	cache->frames = node_spanned_pages(nid);
+	words = BITS_TO_LONGS(cache->frames);
+	cache->now = kvcalloc(words, sizeof(long), GFP_KERNEL | __GFP_NOWARN);
+	cache->before = kvcalloc(words, sizeof(long), GFP_KERNEL | __GFP_NOWARN);
+	cache->stretch = kvcalloc(BITS_TO_LONGS(cache->frames / CACHE_STRETCH + 1), sizeof(long),
+				  GFP_KERNEL | __GFP_NOWARN);
+	if (several)
+		cache->reader = kvcalloc(cache->frames / CACHE_READER + 1, sizeof(s16),
+					 GFP_KERNEL | __GFP_NOWARN);
+	if (!cache->now || !cache->before || !cache->stretch || (several && !cache->reader)) {
+		cache_free(cache);
+		return NULL;
+	}
+	return cache;
+}
+
+static void cache_disable(void)
+{
+	struct cache_node *cache;
+	int nid;
+
+	static_branch_disable(&kmmscand_cache_key);
+	for_each_node(nid) {
+		cache = rcu_replace_pointer(caches[nid], NULL, lockdep_is_held(&cache_mutex));
+		if (!cache)
+			continue;
+		synchronize_rcu();
+		cache_free(cache);
+	}
+}
+
+static int cache_update(void)
+{
+	bool on = cache_nodes && (cache_wanted || kmmscand_fault(CACHE_OFF));
+	int nid;
+
+	lockdep_assert_held(&cache_mutex);
+
+	if (!on) {
+		cache_disable();
+		return 0;
+	}
+	kmmscand_slow_nodes = cache_nodes->slow;
+	cache_top = cache_nodes->top;
+	for_each_node_mask(nid, cache_nodes->slow) {
+		struct cache_node *cache;
+
+		if (rcu_access_pointer(caches[nid]))
+			continue;
+		cache = cache_alloc(nid, nodes_weight(cache_top) > 1);
+		if (!cache) {
+			cache_disable();
+			return -ENOMEM;
+		}
+		rcu_assign_pointer(caches[nid], cache);
+	}
+	static_branch_enable(&kmmscand_cache_key);
+	return 0;
 }
 
 /**
  * kmmscand_cache_run - look at reads from now on, if that is wanted, or not any more
- * @nodes: tiers, which are copied, or NULL: not any more
+ * @nodes: tiers, or NULL: not any more
  *
- * Who reads just now may still record it.  Context: may sleep.
+ * Context: may sleep; no promoter runs if @nodes is NULL.
+ * Return: 0 or -ENOMEM.
  */
-void kmmscand_cache_run(const struct kmmscand_nodes *nodes)
+int kmmscand_cache_run(const struct kmmscand_nodes *nodes)
 {
-	mutex_lock(&kmmscand_cache_mutex);
-	kmmscand_cache_running = !!nodes;
-	if (nodes)
-		kmmscand_cache_top = nodes->top;
-	kmmscand_cache_update();
-	mutex_unlock(&kmmscand_cache_mutex);
-}
+	int err;
 
-/**
- * kmmscand_cache_epoch - an epoch has begun
- * @window_ms: of the scanners' close visits in it, 0 if they make none
- *
- * Context: the first scanner.
- */
-void kmmscand_cache_epoch(unsigned int window_ms)
-{
-	WRITE_ONCE(kmmscand_cache_window, msecs_to_jiffies(window_ms));
-	WRITE_ONCE(kmmscand_cache_begun, jiffies);
+	mutex_lock(&cache_mutex);
+	cache_nodes = nodes;
+	err = cache_update();
+	mutex_unlock(&cache_mutex);
+	return err;
 }
 
 /* May what this task and others read from this file move to the fast nodes? */
-static bool kmmscand_cache_allowed(struct file *file)
+static bool cache_allowed(struct file *file)
 {
 	struct address_space *mapping = file->f_mapping;
 	nodemask_t nodes;
@@ -148,12 +206,12 @@ static bool kmmscand_cache_allowed(struct file *file)
 	if (shmem_mapping(mapping) && !RB_EMPTY_ROOT(&SHMEM_I(mapping->host)->policy.root))
 		return false;
 	/* Both are the task's own.  What a cpuset changes meanwhile is not waited for. */
-	kmmscand_policy_nodes(current->mempolicy, &nodes);
+	target_policy_nodes(current->mempolicy, &nodes);
 	nodes_and(nodes, nodes, cpuset_current_mems_allowed);
-	return nodes_subset(kmmscand_cache_top, nodes);
+	return nodes_subset(cache_top, nodes);
 }
 
-static bool kmmscand_cache_may_move(struct folio *folio)
+static bool cache_may_move(struct folio *folio)
 {
 	if (folio_mapped(folio) && !kmmscand_fault(CACHE_MAPPED))
 		return false;
@@ -161,19 +219,29 @@ static bool kmmscand_cache_may_move(struct folio *folio)
 	       !(folio_is_file_lru(folio) && folio_test_dirty(folio));
 }
 
-/* Record a slow folio.  Returns false if it has been in this look, or is not tracked. */
-static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
-				 enum kmmscand_cache_look look, unsigned int slot)
+/* The slow frame of a folio was read.  Returns false if it is known, or is not to be counted. */
+static bool cache_note(struct cache_node *cache, unsigned long pfn)
 {
-	bool second = look != KMMSCAND_CACHE_FIRST;
+	unsigned long i = pfn - cache->start_pfn;
 
-	if (target_matters())
-		hotness_aim(pfn, epoch, second, slot, true);
-	if (kmmscand_fault(CACHE_ONCE)) {
-		hotness_touch(pfn, epoch, false, true, 0);
-		return hotness_touch(pfn, epoch, true, true, 0);
-	}
-	return hotness_touch(pfn, epoch, second, look != KMMSCAND_CACHE_WHOLE, 0);
+	if (i >= cache->frames || test_and_set_bit(i, cache->now))
+		return false;
+	if (!test_bit(i / CACHE_STRETCH, cache->stretch))
+		set_bit(i / CACHE_STRETCH, cache->stretch);
+	if (cache->reader)
+		WRITE_ONCE(cache->reader[i / CACHE_READER], numa_node_id());
+	if (kmmscand_fault(CACHE_ONCE))
+		set_bit(i, cache->before);
+	return true;
+}
+
+/* Is there a look just now, and is the folio not known in it? */
+static bool cache_is_new(struct cache_node *cache, unsigned long pfn)
+{
+	unsigned long i = pfn - cache->start_pfn;
+
+	return i < cache->frames && jiffies - READ_ONCE(cache->begun) <= READ_ONCE(cache->window) &&
+	       !test_bit(i, cache->now);
 }
 
 /**
@@ -191,54 +259,140 @@ static bool kmmscand_cache_touch(unsigned long pfn, unsigned int epoch,
 void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
 			  loff_t prev)
 {
-	unsigned int i, touched = 0, epoch = hotness_epoch(), slot = TARGET_ANY;
-	enum kmmscand_cache_look look;
+	unsigned int i, touched = 0;
+	struct cache_node *cache;
 	bool asked = false;
 
-	look = kmmscand_cache_look(jiffies - READ_ONCE(kmmscand_cache_begun),
-				   READ_ONCE(kmmscand_cache_window));
-	if (look == KMMSCAND_CACHE_NONE)
-		return;
-	/* To who reads it; if there are several, they disagree. */
-	if (target_matters())
-		slot = target_slot(numa_node_id());
+	rcu_read_lock();
 	i = kmmscand_cache_goes_on(pos, prev, folio_pos(folios[0])) && !kmmscand_fault(CACHE_PART);
 	for (; i < nr; i++) {
-		unsigned long pfn = folio_pfn(folios[i]);
-
+		cache = rcu_dereference(caches[folio_nid(folios[i])]);
 		/* Most of what is read often ends here. */
-		if (hotness_found(pfn, epoch, look != KMMSCAND_CACHE_FIRST))
+		if (!cache || !cache_is_new(cache, folio_pfn(folios[i])))
 			continue;
-		if (!asked && !kmmscand_cache_allowed(file))
-			return;
+		if (!asked && !cache_allowed(file))
+			break;
 		asked = true;
-		if (kmmscand_cache_may_move(folios[i]))
-			touched += kmmscand_cache_touch(pfn, epoch, look, slot);
+		if (cache_may_move(folios[i]))
+			touched += cache_note(cache, folio_pfn(folios[i]));
 	}
+	rcu_read_unlock();
 	if (touched)
 		count_kmmscand_events(KMMSCAND_READ_TOUCHED, touched);
 }
 
+/* A frame that was read in two looks: is there still a folio that begins there? */
+static bool cache_candidate(struct candidate *found, const struct cache_node *cache,
+			    unsigned long i)
+{
+	struct page *page = pfn_to_online_page(cache->start_pfn + i);
+	struct folio *folio = page ? page_folio(page) : NULL;
+	int nid = cache->reader ? READ_ONCE(cache->reader[i / CACHE_READER]) : NUMA_NO_NODE;
+	bool begins;
+
+	/* Without a reference the size is that of something else, or none at all. */
+	if (!folio || !folio_try_get(folio))
+		return false;
+	*found = (struct candidate) {
+		.pfn = cache->start_pfn + i,
+		.stamp = jiffies,
+		.order = folio_order(folio),
+		.group = tier_group(page),
+		.nid = nid == NUMA_NO_NODE || node_isset(nid, cache_top) ? nid : NUMA_NO_NODE,
+	};
+	begins = page_folio(page) == folio && folio_pfn(folio) == found->pfn;
+	folio_put(folio);
+	return begins;
+}
+
+static void cache_end_look(int nid, struct cache_node *cache, unsigned long from, unsigned long to)
+{
+	unsigned long word, bits, first = from / BITS_PER_LONG;
+	struct candidate found[CACHE_BATCH];
+	bool any = false;
+	unsigned int nr;
+
+	clear_bit(from / CACHE_STRETCH, cache->stretch);
+	/* A reader sets a frame's bit, then looks at this one: one of us two sees the other's. */
+	smp_mb__after_atomic();
+	for (word = first; word < DIV_ROUND_UP(to, BITS_PER_LONG); word++) {
+		unsigned long now = READ_ONCE(cache->now[word]) ? xchg(&cache->now[word], 0) : 0;
+		int i;
+
+		bits = now & cache->before[word];
+		cache->before[word] = now;
+		any |= now;
+		nr = 0;
+		for_each_set_bit(i, &bits, BITS_PER_LONG) {
+			nr += cache_candidate(&found[nr], cache, word * BITS_PER_LONG + i);
+			if (nr == CACHE_BATCH) {
+				ring_push(nid, found, nr);
+				nr = 0;
+			}
+		}
+		if (nr)
+			ring_push(nid, found, nr);
+	}
+	/* @before is to be looked at once more. */
+	if (any)
+		set_bit(from / CACHE_STRETCH, cache->stretch);
+}
+
+/**
+ * cache_period - a look at page cache ends, the next one begins
+ * @nid:       slow node
+ * @window_us: length of the next one
+ *
+ * Context: the promoter of the node; may sleep.
+ */
+void cache_period(int nid, u32 window_us)
+{
+	struct cache_node *cache;
+	unsigned long i;
+
+	if (!static_branch_unlikely(&kmmscand_cache_key))
+		return;
+	mutex_lock(&cache_mutex);
+	/* In this order: a change of the key takes the lock of CPU hotplug under the mutex. */
+	if (!try_get_online_mems()) {
+		mutex_unlock(&cache_mutex);
+		return;
+	}
+	cache = rcu_dereference_protected(caches[nid], lockdep_is_held(&cache_mutex));
+	if (cache) {
+		for_each_set_bit(i, cache->stretch, cache->frames / CACHE_STRETCH + 1) {
+			cache_end_look(nid, cache, i * CACHE_STRETCH,
+				       min((i + 1) * CACHE_STRETCH, cache->frames));
+			cond_resched();
+		}
+		WRITE_ONCE(cache->window, usecs_to_jiffies(window_us));
+		WRITE_ONCE(cache->begun, jiffies);
+	}
+	put_online_mems();
+	mutex_unlock(&cache_mutex);
+}
+
 static ssize_t page_cache_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%d\n", READ_ONCE(kmmscand_cache_wanted));
+	return sysfs_emit(buf, "%d\n", READ_ONCE(cache_wanted));
 }
 
 static ssize_t page_cache_store(struct kobject *kobj, struct kobj_attribute *attr,
 				const char *buf, size_t count)
 {
 	bool wanted = sysfs_streq(buf, "1");
+	int err;
 
 	/* kstrtobool() would take "yes", "offer" and more. */
 	if (!wanted && !sysfs_streq(buf, "0"))
 		return -EINVAL;
 
-	if (mutex_lock_interruptible(&kmmscand_cache_mutex))
+	if (mutex_lock_interruptible(&cache_mutex))
 		return -ERESTARTSYS;
-	WRITE_ONCE(kmmscand_cache_wanted, wanted);
-	kmmscand_cache_update();
-	mutex_unlock(&kmmscand_cache_mutex);
-	return count;
+	WRITE_ONCE(cache_wanted, wanted);
+	err = cache_update();
+	mutex_unlock(&cache_mutex);
+	return err ?: count;
 }
 
 struct kobj_attribute kmmscand_cache_attr = __ATTR_RW(page_cache);

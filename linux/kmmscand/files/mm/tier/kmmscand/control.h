@@ -36,7 +36,6 @@ bool __tier_mm_off(struct mm_struct *mm);
 /**
  * struct kpromoted_limits - what a promoter knows of the group of the last page
  * @top:     nodes that are promoted to
- * @walk:    number of its walk over the hotness table
  * @serial:  number of the group, which no other has; 0 at first
  * @changes: tier_memcg_changes() then
  * @off:     nothing of the group is promoted
@@ -45,7 +44,6 @@ bool __tier_mm_off(struct mm_struct *mm);
  */
 struct kpromoted_limits {
 	const nodemask_t *top;
-	unsigned int walk;
 	u64 serial;
 	unsigned int changes;
 	bool off;
@@ -59,10 +57,10 @@ struct kpromoted_limits {
 struct kpromoted_limits *__kpromoted_limits_begin(struct kpromoted_limits *limits,
 						  const nodemask_t *top);
 bool kpromoted_limits_take(struct kpromoted_limits *limits, unsigned long pfn, unsigned long nr,
-			   unsigned int score, bool select);
+			   bool take);
 
 /**
- * kpromoted_limits_begin - begin an epoch
+ * kpromoted_limits_begin - begin a batch
  * @limits: of the promoter
  * @top:    nodes that are promoted to; must stay
  *
@@ -93,7 +91,7 @@ static inline struct kpromoted_limits *kpromoted_limits_begin(struct kpromoted_l
 }
 
 static inline bool kpromoted_limits_take(struct kpromoted_limits *limits, unsigned long pfn,
-					 unsigned long nr, unsigned int score, bool select)
+					 unsigned long nr, bool take)
 {
 	return true;
 }

@@ -22,7 +22,7 @@ static const char * const kmmscand_fault_names[NR_KMMSCAND_FAULTS] = {
 	[KMMSCAND_FAULT_INHERIT]	= "fault_inherit",
 	[KMMSCAND_FAULT_MAX]		= "fault_max",
 	[KMMSCAND_FAULT_ONE_LOOK]	= "fault_one_look",
-	[KMMSCAND_FAULT_BURST]		= "fault_burst",
+	[KMMSCAND_FAULT_HUGE]		= "fault_huge",
 	[KMMSCAND_FAULT_SKIP]		= "fault_skip",
 	[KMMSCAND_FAULT_POLICY]		= "fault_policy",
 	[KMMSCAND_FAULT_TARGET]		= "fault_target",
@@ -34,8 +34,6 @@ static const char * const kmmscand_fault_names[NR_KMMSCAND_FAULTS] = {
 	[KMMSCAND_FAULT_VOTE]		= "fault_vote",
 	[KMMSCAND_FAULT_CPU]		= "fault_cpu",
 	[KMMSCAND_FAULT_RATE]		= "fault_rate",
-	[KMMSCAND_FAULT_FORGET]		= "fault_forget",
-	[KMMSCAND_FAULT_SWEEP]		= "fault_sweep",
 	[KMMSCAND_FAULT_IDLE]		= "fault_idle",
 	[KMMSCAND_FAULT_AGAIN]		= "fault_again",
 };

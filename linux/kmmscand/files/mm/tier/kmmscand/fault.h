@@ -14,11 +14,11 @@
  * @KMMSCAND_FAULT_OPT_OUT:		what a process has set by prctl() is ignored
  * @KMMSCAND_FAULT_INHERIT:		fork and exec forget what was set by prctl()
  * @KMMSCAND_FAULT_MAX:			memory.tier.max is ignored
- * @KMMSCAND_FAULT_ONE_LOOK:		one look of a close visit is as good as two
- * @KMMSCAND_FAULT_BURST:		huge pages need not be accessed in each look of a burst
+ * @KMMSCAND_FAULT_ONE_LOOK:		one look of a visit is as good as two
+ * @KMMSCAND_FAULT_HUGE:		huge mappings have the windows of small ones
  * @KMMSCAND_FAULT_SKIP:		page tables are skipped although they were walked
  * @KMMSCAND_FAULT_POLICY:		mempolicy, cpuset, advice and mlock() are ignored
- * @KMMSCAND_FAULT_TARGET:		pages go to the nearest fast node, whatever the table knows
+ * @KMMSCAND_FAULT_TARGET:		pages go to the nearest fast node, whatever is wanted
  * @KMMSCAND_FAULT_FALLBACK:		where the target is full nothing goes elsewhere
  * @KMMSCAND_FAULT_CACHE_OFF:		page cache is looked at although page_cache is 0
  * @KMMSCAND_FAULT_CACHE_ONCE:		one read of page cache is as good as two looks
@@ -27,8 +27,6 @@
  * @KMMSCAND_FAULT_VOTE:		threads are not asked where they run
  * @KMMSCAND_FAULT_CPU:			threads do not sleep for the CPU time that they use
  * @KMMSCAND_FAULT_RATE:		promote_rate_mbps is ignored
- * @KMMSCAND_FAULT_FORGET:		frames keep their history when they are vacated
- * @KMMSCAND_FAULT_SWEEP:		old records are never zeroed
  * @KMMSCAND_FAULT_IDLE:		pages make room that were idle for a moment only
  * @KMMSCAND_FAULT_AGAIN:		groups exchange as much, whatever comes back
  */
@@ -38,7 +36,7 @@ enum kmmscand_fault {
 	KMMSCAND_FAULT_INHERIT,
 	KMMSCAND_FAULT_MAX,
 	KMMSCAND_FAULT_ONE_LOOK,
-	KMMSCAND_FAULT_BURST,
+	KMMSCAND_FAULT_HUGE,
 	KMMSCAND_FAULT_SKIP,
 	KMMSCAND_FAULT_POLICY,
 	KMMSCAND_FAULT_TARGET,
@@ -50,8 +48,6 @@ enum kmmscand_fault {
 	KMMSCAND_FAULT_VOTE,
 	KMMSCAND_FAULT_CPU,
 	KMMSCAND_FAULT_RATE,
-	KMMSCAND_FAULT_FORGET,
-	KMMSCAND_FAULT_SWEEP,
 	KMMSCAND_FAULT_IDLE,
 	KMMSCAND_FAULT_AGAIN,
 	NR_KMMSCAND_FAULTS

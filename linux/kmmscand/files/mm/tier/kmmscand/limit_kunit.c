@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of limits for memory control groups: room, for how long it is counted what was
- * promoted, and the scores that fit.
+ * KUnit tests of limits for memory control groups: room, and for how long it is counted what was
+ * promoted.
  */
 
 #include <kunit/test.h>
 
 #include <linux/page_counter.h>
-#include <linux/string.h>
 
 #include "limit.h"
 
-/* Select as many pages one by one as are allowed. */
-static unsigned long take(struct tier_limit *limit, unsigned long max, unsigned int score,
-			  bool select)
+/* Take pages one by one, as many as there is room for, and @most at most. */
+static unsigned long take(struct tier_limit *limit, unsigned long max, unsigned long most)
 {
 	unsigned long nr = 0;
 
-	for (; tier_limit_allows(limit, max, 1, score, select) && nr < 1000; nr++)
-		tier_limit_charge(limit, 1, select);
+	for (; nr < most && tier_limit_room(limit, max); nr++)
+		limit->recent[0]++;
 	return nr;
 }
 
@@ -29,13 +27,51 @@ static void room_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 0), 0);
 	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, PAGE_COUNTER_MAX), PAGE_COUNTER_MAX);
 	limit.used = 60;
-	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 59), 0);
 	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 100), 40);
-	/* What is counted does not use up what may be selected. */
-	KUNIT_EXPECT_EQ(test, take(&limit, 100, 1, false), 40);
-	KUNIT_EXPECT_FALSE(test, tier_limit_allows(&limit, 100, 41, 1, true));
-	KUNIT_EXPECT_EQ(test, take(&limit, 100, 1, true), 40);
+	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 60), 0);
+	/* The administrator has lowered the limit. */
+	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 59), 0);
+	/* What was taken lately is missing in the statistics, now and in the time before. */
+	limit.recent[0] = 10;
+	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 100), 30);
+	limit.recent[1] = 5;
+	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 100), 25);
+	KUNIT_EXPECT_EQ(test, take(&limit, 100, 1000), 25);
 	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 100), 0);
+}
+
+/* A new limit is measured at the first candidate, whenever that comes. */
+static void init_test(struct kunit *test)
+{
+	const unsigned long nows[] = { 0, 1, TIER_LIMIT_HALF, -1UL };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(nows); i++) {
+		struct tier_limit limit = { .recent = { 7, 0 } };
+
+		tier_limit_init(&limit, nows[i]);
+		KUNIT_EXPECT_EQ(test, nows[i] - limit.begun, TIER_LIMIT_HALF);
+		tier_limit_measured(&limit, 30, nows[i]);
+		KUNIT_EXPECT_EQ(test, limit.used, 30);
+		KUNIT_EXPECT_EQ(test, limit.recent[0], 0);
+		KUNIT_EXPECT_EQ(test, limit.recent[1], 7);
+		KUNIT_EXPECT_EQ(test, limit.begun, nows[i]);
+	}
+}
+
+/* Pages are counted by themselves for as long as the statistics may miss them. */
+static void measured_test(struct kunit *test)
+{
+	struct tier_limit limit = { .recent = { 7, 3 } };
+
+	tier_limit_measured(&limit, 30, TIER_LIMIT_HALF - 1);
+	KUNIT_EXPECT_EQ(test, limit.used, 30);
+	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 100), 60);
+	KUNIT_EXPECT_EQ(test, limit.begun, 0);
+	tier_limit_measured(&limit, 30, TIER_LIMIT_HALF);
+	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 100), 63);
+	tier_limit_measured(&limit, 40, 2 * TIER_LIMIT_HALF);
+	KUNIT_EXPECT_EQ(test, tier_limit_room(&limit, 100), 60);
 }
 
 /* With statistics that are as late as can be, the limit is never exceeded. */
@@ -47,7 +83,6 @@ static void late_test(struct kunit *test)
 	unsigned int i;
 
 	tier_limit_init(&limit, start);
-	limit.least = 1;
 	for (i = 0; i < ARRAY_SIZE(taken); i++) {
 		/* Five times in half a window, and jiffies wrap */
 		now = start + i * (TIER_LIMIT_HALF / 5);
@@ -55,9 +90,7 @@ static void late_test(struct kunit *test)
 			seen += taken[i - 5];
 		tier_limit_measured(&limit, seen, now);
 		/* Some in each, and then all that is possible */
-		for (; taken[i] < (i < 20 ? 3 : 1000) &&
-		     tier_limit_allows(&limit, max, 1, 1, true); taken[i]++)
-			tier_limit_charge(&limit, 1, true);
+		taken[i] = take(&limit, max, i < 20 ? 3 : 1000);
 		sum += taken[i];
 		KUNIT_EXPECT_LE(test, sum, max);
 	}
@@ -66,43 +99,11 @@ static void late_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, limit.recent[0] + limit.recent[1], 0);
 }
 
-static void hottest_test(struct kunit *test)
-{
-	struct tier_limit limit = {};
-
-	/* Nothing before the first walk is over, */
-	tier_limit_init(&limit, 0);
-	KUNIT_EXPECT_FALSE(test, tier_limit_allows(&limit, 100, 1, HOTNESS_MAX_SCORE, true));
-	/* ... nor if it has found nothing. */
-	tier_limit_next_walk(&limit, 100);
-	KUNIT_EXPECT_FALSE(test, tier_limit_allows(&limit, 100, 1, HOTNESS_MAX_SCORE, false));
-
-	limit.found.pages[3] = 1000;
-	limit.found.pages[5] = 60;
-	limit.found.pages[9] = 30;
-	tier_limit_next_walk(&limit, 100);
-	KUNIT_EXPECT_EQ(test, limit.least, 4);
-	KUNIT_EXPECT_EQ(test, limit.found.pages[3], 0);
-	KUNIT_EXPECT_EQ(test, take(&limit, 100, 3, false), 0);
-	KUNIT_EXPECT_EQ(test, take(&limit, 100, 5, false), 100);
-
-	/* More of the highest score than there is room for */
-	limit.found.pages[3] = 1000;
-	limit.used = 90;
-	tier_limit_next_walk(&limit, 100);
-	KUNIT_EXPECT_EQ(test, limit.least, 3);
-	KUNIT_EXPECT_EQ(test, take(&limit, 100, 3, false), 10);
-	KUNIT_EXPECT_EQ(test, take(&limit, 100, 3, true), 10);
-	/* No room at all */
-	limit.found.pages[9] = 1000;
-	tier_limit_next_walk(&limit, 100);
-	KUNIT_EXPECT_EQ(test, take(&limit, 100, 9, false), 0);
-}
-
 static struct kunit_case limit_test_cases[] = {
 	KUNIT_CASE(room_test),
+	KUNIT_CASE(init_test),
+	KUNIT_CASE(measured_test),
 	KUNIT_CASE(late_test),
-	KUNIT_CASE(hottest_test),
 	{}
 };
 

@@ -21,8 +21,8 @@
  *   is visited half as often (policy_turn()).  Flushes are part of the cost.
  * - Loss.  Candidates count as many as move of those of their group (policy_bucket_moved()).
  * - Change.  An address space that is seldom visited is looked at for change: one look in the
- *   shortest window, so one flush.  If twice as many pages are found as on average, something else
- *   became hot (policy_jump()): the address space is visited in each period again.
+ *   shortest window, so one flush.  If three times as many pages are found as on average, something
+ *   else became hot (policy_jump()): the address space is visited in each period again.
  * - Repeated promotion.  policy_bucket_update() divides a group's quota of exchanges by four if
  *   more than a tenth of the pages that the group exchanges were demoted in the last minute.
  */
@@ -39,14 +39,19 @@
 #define IDLE_MOST_MS		64000U
 /* The second look finds so many of the hottest pages, in 1/1024: the rate is no longer told */
 #define RATE_MOST		1004
-/* So few pages tell no rate, and that a window without a candidate to move is too short */
-#define HEAT_LEAST		64
+/* Fewer pages of a visit tell no rate */
+#define HEAT_LEAST		16U
+/* A visit that finds more pages counts for this many */
+#define HEAT_MOST		65536U
+/* While nothing can move, a window that finds fewer candidates is too short */
 #define CANDIDATES_LEAST	16
 /* A rate is forgotten after so many periods without a look */
 #define HEAT_PERIODS		128
 /* While the fast node is full, an exchange costs two migrations */
 #define WINDOW_FULL_US		250000U
 #define WINDOW_MOST_US		1000000U
+/* From one time that windows begin anew to the next one */
+#define BEGIN_LEAST_MS		16000U
 /* A page pays for its promotion by accesses within so many seconds */
 #define PAYBACK_S		60
 /* A window becomes a quarter or four times as long at most, in 1/1024 */
@@ -54,8 +59,9 @@
 #define WINDOW_MORE		4096ULL
 /* So many looks make a mean; a sample of fewer pages, or of fewer found, tells no change */
 #define JUMP_LOOKS		4
-#define JUMP_LEAST_OF		512
 #define JUMP_LEAST		64
+/* So many times the mean is a change */
+#define JUMP_TIMES		3
 #define ATTEMPT_WAIT_MS		2000U
 #define ATTEMPT_MOST_MS		64000U
 /* Pages again of which a group is judged, and for how long it is then left alone */
@@ -64,6 +70,8 @@
 #define AGAIN_EASE_MS		16000U
 /* So few candidates do not tell which part of them moves */
 #define LOSS_LEAST		32
+/* A loss is forgotten over some times as many periods without candidates */
+#define LOSS_QUIET		64
 
 /* -ln(n / 1024) * 1024, with an error below 1 % of 1024 */
 static u32 minus_ln(u32 n)
@@ -131,12 +139,22 @@ u32 policy_window_max(u32 gain_ns, u32 cost_ns, bool full)
 
 /**
  * policy_node_begin - begin anew, at first and when something else has become hot
- * @node:	window is set
+ * @node:	updated
+ * @now_ms:	time
+ *
+ * An address space whose hot pages change all the time must not keep the windows of all others
+ * short.
+ *
+ * Return: false if that was done lately.
  */
-void policy_node_begin(struct policy_node *node)
+bool policy_node_begin(struct policy_node *node, u64 now_ms)
 {
+	if (node->begun_ms && now_ms - node->begun_ms < BEGIN_LEAST_MS)
+		return false;
+	node->begun_ms = now_ms;
 	node->window_us = POLICY_WINDOW_LEAST_US;
 	node->saturated = false;
+	return true;
 }
 
 /**
@@ -153,7 +171,7 @@ bool policy_jump(struct policy_change *change, u32 found, u32 of)
 	bool jump = false;
 	u32 rate;
 
-	if (of < JUMP_LEAST_OF)
+	if (of < JUMP_LEAST)
 		return false;
 	rate = div_u64((u64)found << 20, of);
 	if (change->looks < JUMP_LOOKS) {
@@ -161,15 +179,15 @@ bool policy_jump(struct policy_change *change, u32 found, u32 of)
 		change->rate = rate;
 		return false;
 	}
-	jump = rate > 2 * change->rate && found >= JUMP_LEAST;
+	jump = rate > JUMP_TIMES * change->rate && found >= JUMP_LEAST;
 	change->rate = jump ? rate : change->rate - change->rate / 4 + rate / 4;
 	return jump;
 }
 
 /* Window of the next visits.  While few pages are found, their number grows with its square. */
-static u32 policy_window(u32 window_us, const struct policy_period *period, u32 can)
+static u32 policy_window(const struct policy_period *period, u32 can)
 {
-	u64 next = window_us, pushed = period->pushed + 1ULL;
+	u64 next = period->window_us, pushed = period->pushed + 1ULL;
 	u64 factor = int_sqrt64(div64_u64((u64)can << 20, pushed));	/* of 1,024 */
 
 	if (!can)
@@ -185,14 +203,18 @@ static u32 policy_window(u32 window_us, const struct policy_period *period, u32 
  * @first:	pages found in the first look
  * @last:	of these, found in the second one, too
  * @window_us:	between looks
+ *
+ * A rate of few pages is a matter of chance.
  */
 void policy_heat_add(struct policy_heat *heat, u32 first, u32 last, u32 window_us)
 {
-	/* Counts of another window tell nothing. */
-	if (heat->window_us != window_us)
-		*heat = (struct policy_heat) { .window_us = window_us, .rate = heat->rate };
-	heat->new_first += first;
-	heat->new_last += last;
+	u32 weight = min(first, HEAT_MOST);
+
+	if (first < HEAT_LEAST)
+		return;
+	heat->sum += (u64)weight * policy_rate(first, last, window_us);
+	heat->pages += weight;
+	heat->looked = true;
 }
 
 /**
@@ -201,19 +223,18 @@ void policy_heat_add(struct policy_heat *heat, u32 first, u32 last, u32 window_u
  */
 void policy_heat_age(struct policy_heat *heat)
 {
-	if (!heat->new_first) {
+	if (!heat->looked) {
 		/* The number may be another group's by now. */
 		if (++heat->quiet == HEAT_PERIODS)
 			*heat = (struct policy_heat) {};
 		return;
 	}
 	heat->quiet = 0;
-	heat->first += heat->new_first - heat->first / 4;
-	heat->last += heat->new_last - heat->last / 4;
-	heat->new_first = 0;
-	heat->new_last = 0;
-	if (heat->first >= HEAT_LEAST)
-		heat->rate = policy_rate(heat->first, heat->last, heat->window_us);
+	heat->looked = false;
+	heat->rate = div_u64(heat->sum, heat->pages);
+	/* After a shift what was found before tells little. */
+	heat->sum /= 4;
+	heat->pages /= 4;
 }
 
 /**
@@ -233,17 +254,17 @@ bool policy_serves(u32 rate, u32 candidate)
  * @node:	updated
  * @period:	what the period has brought
  *
- * While victims are looked for, candidates wait, which tells nothing about the window.
+ * While victims are looked for, candidates wait, which tells nothing about the window.  Visits that
+ * have ended may have begun with a window of some periods ago.
  */
 void policy_update_window(struct policy_node *node, const struct policy_period *period)
 {
 	u32 can = min(period->quota, period->room + period->victims);
 
-	node->saturated = false;
 	node->window_us = min(node->window_us, period->window_max_us);
 	if (!period->visited || (period->full && period->pending))
 		return;
-	node->window_us = policy_window(node->window_us, period, can);
+	node->window_us = policy_window(period, can);
 	node->saturated = !can || node->window_us == period->window_max_us ||
 			  period->pushed >= can;
 }
@@ -290,7 +311,7 @@ void policy_attempt_ends(struct policy_wait *wait, u32 rate, u32 victims, u64 co
 {
 	u32 longer = 2 * max(wait->wait_ms, policy_idle_ms(rate));
 
-	if ((u64)victims * page_cost >= 2 * cost)
+	if (2ULL * victims * page_cost >= cost)
 		wait->wait_ms = 0;
 	else
 		wait->wait_ms = clamp_t(u32, longer, ATTEMPT_WAIT_MS, ATTEMPT_MOST_MS);
@@ -325,6 +346,19 @@ bool policy_bucket_update(struct policy_bucket *bucket, u32 exchanged, u32 again
 }
 
 /**
+ * policy_bucket_begin - something else has become hot in a group
+ * @bucket:	updated
+ *
+ * Pages that were cold may be hot, though they were demoted lately.
+ */
+void policy_bucket_begin(struct policy_bucket *bucket)
+{
+	bucket->shift = 0;
+	bucket->exchanged = 0;
+	bucket->again = 0;
+}
+
+/**
  * policy_bucket_quota - how many pages may a group exchange in a period?
  * @bucket:	of the group
  * @quota:	pages that may move
@@ -337,17 +371,27 @@ u32 policy_bucket_quota(const struct policy_bucket *bucket, u32 quota)
 /**
  * policy_bucket_moved - which part of a group's candidates moves?
  * @bucket:	updated
- * @pushed:	candidates since the last call
+ * @found:	candidates since the last call
  * @moved:	of these
  */
-void policy_bucket_moved(struct policy_bucket *bucket, u32 pushed, u32 moved)
+void policy_bucket_moved(struct policy_bucket *bucket, u32 found, u32 moved)
 {
 	u32 loss;
 
-	if (pushed < LOSS_LEAST)
+	bucket->found += found;
+	bucket->moved += moved;
+	if (bucket->found < LOSS_LEAST) {
+		/* The number may be another group's by now. */
+		bucket->weight -= (bucket->weight + LOSS_QUIET - 1) / LOSS_QUIET;
+		if (!bucket->weight)
+			bucket->loss = 0;
 		return;
-	loss = 1024 - div_u64((u64)min(moved, pushed) << 10, pushed);
+	}
+	loss = 1024 - div_u64((u64)min(bucket->moved, bucket->found) << 10, bucket->found);
 	bucket->loss = (3 * bucket->loss + loss) / 4;
+	bucket->weight = (3ULL * bucket->weight + bucket->found) / 4;
+	bucket->found = 0;
+	bucket->moved = 0;
 }
 
 /**
@@ -355,16 +399,16 @@ void policy_bucket_moved(struct policy_bucket *bucket, u32 pushed, u32 moved)
  * @e:		one period in 2^e, until now
  * @cost:	of a visit
  * @found:	candidates of the visit
- * @bucket:	of their group
+ * @loss:	of 1,024 candidates, those that do not move
  * @page_cost:	of a promotion
  * @saturated:	of the node: policy_update_window()
  *
  * Return: the new e.
  */
-unsigned int policy_turn(unsigned int e, u64 cost, u32 found, const struct policy_bucket *bucket,
-			 u32 page_cost, bool saturated)
+unsigned int policy_turn(unsigned int e, u64 cost, u32 found, u32 loss, u32 page_cost,
+			 bool saturated)
 {
-	u64 worth = (u64)found * page_cost * (1024 - bucket->loss) / 1024;
+	u64 worth = (u64)found * page_cost * (1024 - loss) / 1024;
 
 	if (worth >= cost)
 		return e ? e - 1 : 0;

@@ -17,15 +17,16 @@
 struct policy_node {
 	u32 window_us;
 	bool saturated;		/* more visits would not move more pages */
+	u64 begun_ms;		/* anew, the last time */
 };
 
 /* How hot the candidates of a group are */
 struct policy_heat {
-	u32 window_us;		/* between looks */
-	u32 first, last;	/* pages found in the first look, and in the second one, decayed */
-	u32 new_first, new_last;	/* in this period */
+	u64 sum;		/* of rates, each times the pages of its visit; decayed */
+	u32 pages;		/* found in first looks; decayed */
 	u32 quiet;		/* periods since pages were looked at */
 	u32 rate;		/* in accesses for 1,000 seconds; 0: not known */
+	bool looked;		/* in this period */
 };
 
 /* When victims are looked for, for the candidates of a group */
@@ -43,6 +44,7 @@ struct policy_change {
 /* What a period has brought */
 struct policy_period {
 	bool visited;		/* regions were, not only for change */
+	u32 window_us;		/* of these visits, the last one */
 	u32 pushed;		/* candidates */
 	u32 quota;		/* pages that may move: policy_quota() */
 	u32 room;		/* pages that the fast node has free for promotion */
@@ -55,6 +57,8 @@ struct policy_period {
 /* Of the address spaces of a group, or of several */
 struct policy_bucket {
 	u32 exchanged, again;	/* pages promoted for a victim; of these, demoted lately; decayed */
+	u32 found, moved;	/* candidates, and those that moved; since loss was judged */
+	u32 weight;		/* candidates of which loss is the mean, decayed */
 	u16 loss;		/* candidates that do not move, of 1,024 */
 	u8 shift;		/* its quota of exchanges is divided by 4^shift */
 	u64 changed_ms;
@@ -64,7 +68,7 @@ u32 policy_rate(u32 first, u32 last, u32 window_us);
 u32 policy_idle_ms(u32 rate);
 u32 policy_quota(u32 rate_pages, u32 cpu_pages, u32 gain_permille);
 u32 policy_window_max(u32 gain_ns, u32 cost_ns, bool full);
-void policy_node_begin(struct policy_node *node);
+bool policy_node_begin(struct policy_node *node, u64 now_ms);
 bool policy_jump(struct policy_change *change, u32 found, u32 of);
 void policy_heat_add(struct policy_heat *heat, u32 first, u32 last, u32 window_us);
 void policy_heat_age(struct policy_heat *heat);
@@ -75,10 +79,11 @@ bool policy_attempt_due(const struct policy_wait *wait, u32 rate,
 void policy_attempt_begins(struct policy_wait *wait, u64 now_ms);
 void policy_attempt_ends(struct policy_wait *wait, u32 rate, u32 victims, u64 cost, u32 page_cost);
 bool policy_bucket_update(struct policy_bucket *bucket, u32 exchanged, u32 again, u64 now_ms);
+void policy_bucket_begin(struct policy_bucket *bucket);
 u32 policy_bucket_quota(const struct policy_bucket *bucket, u32 quota);
-void policy_bucket_moved(struct policy_bucket *bucket, u32 pushed, u32 moved);
-unsigned int policy_turn(unsigned int e, u64 cost, u32 found, const struct policy_bucket *bucket,
-			 u32 page_cost, bool saturated);
+void policy_bucket_moved(struct policy_bucket *bucket, u32 found, u32 moved);
+unsigned int policy_turn(unsigned int e, u64 cost, u32 found, u32 loss, u32 page_cost,
+			 bool saturated);
 u32 policy_enough(u32 quota);
 
 #endif /* _MM_TIER_KMMSCAND_POLICY_H */

@@ -2,12 +2,11 @@
 /*
  * How often the address space of a process is scanned: the process says it itself.
  *
- * prctl(PR_SET_TIER_SCAN, n, 0, 0, 0) with n = 0: never, so that nothing of it is found hot;
- * n = 1: as always; n = 2 to 10: n times as long from one scan to the next, at most
- * KMMSCAND_LONGEST epochs.  It is an attribute of the address space, so of all threads.  A
- * child inherits it, and exec keeps it, so that a wrapper can set it for a program that
- * knows nothing of it.  Everybody may do it to himself: it costs others nothing, and
- * what it changes can be seen in /proc/PID/status.
+ * prctl(PR_SET_TIER_SCAN, n, 0, 0, 0) with n = 0: never, so that nothing of it is found hot; n = 1:
+ * as always; n = 2 to 10: n times as long from one visit to the next.  It is an attribute of the
+ * address space, so of all threads.  A child inherits it, and exec keeps it, so that a wrapper can
+ * set it for a program that knows nothing of it.  Everybody may do it to himself: it costs others
+ * nothing, and what it changes can be seen in /proc/PID/status.
  *
  * It is kept in four bits of mm->flags, so mm_struct does not grow.  Other bits of that
  * word change at any time, so it is replaced by cmpxchg.
@@ -76,8 +75,8 @@ void tier_mm_inherit(struct mm_struct *mm, const struct mm_struct *from)
  * @arg4:   0
  * @arg5:   0
  *
- * A scan that goes on just now may find one more slice (scan.c); what has been found hot
- * before can be promoted until it has aged out, which are two epochs.
+ * A visit that goes on just now may read one more slice (walk.c); candidates that have been found
+ * before can be promoted for a second.
  *
  * Context: a user process.
  * Return: 0, or what is set, or -EINVAL and nothing has changed.

@@ -1,256 +1,195 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of what the hotness table knows of where pages should go: scanners that
- * update it at the same time, pages that are bound to a full node, and users that disagree.
+ * KUnit tests of targets: votes for fast nodes, and the choice among the nodes that are allowed.
  *
- * The slots are numbers here, so this needs no machine with several fast nodes.
+ * The nodes are numbers here, so this needs no machine with several fast nodes.  While kmmscand
+ * runs the tests skip themselves; when it starts it numbers the nodes again.
  */
 
 #include <kunit/test.h>
 
-#include <linux/atomic.h>
-#include <linux/bits.h>
-#include <linux/err.h>
-#include <linux/jump_label.h>
-#include <linux/kthread.h>
-#include <linux/mm.h>
-#include <linux/sched.h>
+#include <linux/nodemask.h>
+#include <linux/numa.h>
+#include <linux/string.h>
+#include <linux/topology.h>
 
-#include "frames_kunit.h"
-#include "hotness.h"
+#include "main.h"
 #include "target.h"
 
-/* Frames that two scanners meet, and how often they do */
-#define TOGETHER_ORDER	8
-#define TOGETHER_FRAMES	BIT(TOGETHER_ORDER)
-#define TOGETHER_LOOKS	64
-
-struct together {
-	unsigned long pfn;
-	unsigned int epoch;
-	atomic_t look;			/* number of the look that has begun */
-	atomic_t done;			/* scanners that have done it */
-	atomic_t recorded;		/* frames that one of them was the first to record */
-};
-
-/* One of the scanners, and what its process wants */
-struct together_scanner {
-	struct together *all;
-	u8 aim;
-};
-
-/* What a scanner does with the pages of its process: all of them, in each look */
-static int together_thread(void *data)
+/* Nodes from @first to @last are fast. */
+static nodemask_t begin(struct kunit *test, int first, int last)
 {
-	struct together_scanner *scanner = data;
-	struct together *all = scanner->all;
-	unsigned int look = 0, recorded, i;
+	nodemask_t top = NODE_MASK_NONE;
 
-	while (!kthread_should_stop()) {
-		/* Pairs with together_look(). */
-		if (atomic_read_acquire(&all->look) == look) {
-			cond_resched();
-			continue;
-		}
-		look++;
-		recorded = 0;
-		for (i = 0; i < TOGETHER_FRAMES; i++) {
-			hotness_aim(all->pfn + i, all->epoch, true, scanner->aim, true);
-			recorded += !!kunit_touch_close(all->pfn + i, all->epoch, true, 0);
-		}
-		atomic_add(recorded, &all->recorded);
-		atomic_inc_return_release(&all->done);
+	if (kmmscand_enabled())
+		kunit_skip(test, "kmmscand is in use");
+	for (; first <= last; first++)
+		node_set(first, top);
+	target_start(&top);
+	return top;
+}
+
+/* The nearest of some nodes; the first one of several */
+static int nearest(int from, int first, int last)
+{
+	int nid, best = first;
+
+	for (nid = first; nid <= last; nid++) {
+		if (node_distance(from, nid) < node_distance(from, best))
+			best = nid;
 	}
-	return 0;
+	return best;
 }
 
-/* A table with room for slots, and frames in it; ends the test if kmmscand is in use. */
-static unsigned long alloc_targets(struct kunit *test, unsigned int order)
+/* Six votes of ten are clear, and fewer are not. */
+static void winner_test(struct kunit *test)
 {
-	nodemask_t nodes = nodemask_of_node(first_memory_node);
-	unsigned long pfn = kunit_alloc_frames(test, order);
+	u16 votes[TARGET_NODES] = {};
 
-	static_branch_enable(&target_key);
-	KUNIT_EXPECT_EQ(test, hotness_enable(&nodes), 0);
-	return pfn;
+	begin(test, 1, 2);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), NUMA_NO_NODE);
+	votes[1] = 1;
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 2);
+	votes[1] = 40;
+	votes[0] = 60;
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 1);
+	votes[0] = 59;
+	votes[1] = 41;
+	KUNIT_EXPECT_EQ(test, target_winner(votes), NUMA_NO_NODE);
+	votes[0] = 30;
+	votes[1] = 45;
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 2);
+	votes[1] = 40;
+	KUNIT_EXPECT_EQ(test, target_winner(votes), NUMA_NO_NODE);
 }
 
-static void free_targets(unsigned long pfn, unsigned int order)
+/* A CPU votes for its node, or for the fast node nearest to it. */
+static void vote_test(struct kunit *test)
 {
-	kunit_free_table(pfn, order);
-	static_branch_disable(&target_key);
-}
+	u16 votes[TARGET_NODES] = {}, expected[TARGET_NODES] = {};
+	int nid;
 
-/* Select all pages, as a promoter would; returns how many of them go to @slot. */
-static unsigned long together_select(struct kunit *test, unsigned int slot)
-{
-	struct hotness_histogram histogram;
-	struct hotness_cursor cursor = {};
-	struct tier_range ranges[16];
-	unsigned long pages = 0;
-	unsigned int nr;
+	begin(test, 1, 2);
+	target_vote(votes, 1);
+	target_vote(votes, 2);
+	target_vote(votes, 2);
+	KUNIT_EXPECT_EQ(test, votes[0], 1);
+	KUNIT_EXPECT_EQ(test, votes[1], 2);
 
-	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram, NULL, NULL));
-	cursor.since = histogram.since;
-	while ((nr = hotness_select(first_memory_node, 1, &cursor, ranges, ARRAY_SIZE(ranges),
-				    TOGETHER_FRAMES))) {
-		while (nr--) {
-			if (ranges[nr].nid == slot)
-				pages += ranges[nr].nr;
-		}
+	memset(votes, 0, sizeof(votes));
+	for (nid = 0; nid < 5; nid++) {
+		target_vote(votes, nid);
+		expected[nearest(nid, 1, 2) - 1]++;
 	}
-	return pages;
+	KUNIT_EXPECT_EQ(test, votes[0], expected[0]);
+	KUNIT_EXPECT_EQ(test, votes[1], expected[1]);
 }
 
-/*
- * A look in which two processes have accessed the same pages.  One wants them in slot 1, to
- * which it is bound no more; the other one wants them in slot 2.  Whoever comes first,
- * afterwards they disagree.
- */
-static void together_look(struct kunit *test, struct together *all)
+/* Old votes count less: an address space that moves has a new winner after 4 s. */
+static void halving_test(struct kunit *test)
 {
-	unsigned int i;
-
-	hotness_next_epoch();
-	all->epoch = hotness_epoch();
-	/* Somebody was there before: what has no history is forgotten. */
-	for (i = 0; i < TOGETHER_FRAMES; i++) {
-		hotness_forget(all->pfn + i, 1);
-		hotness_aim(all->pfn + i, all->epoch, false, 1 | TARGET_STRICT, true);
-		kunit_touch_close(all->pfn + i, all->epoch, false, 0);
-	}
-	KUNIT_EXPECT_EQ(test, together_select(test, 1 | TARGET_STRICT), TOGETHER_FRAMES);
-
-	atomic_set(&all->recorded, 0);
-	atomic_set(&all->done, 0);
-	/* Pairs with together_thread(). */
-	atomic_inc_return_release(&all->look);
-	/* The promoter does not wait for them. */
-	do {
-		KUNIT_EXPECT_EQ_MSG(test, together_select(test, 2), 0,
-				    "slot 2, but somebody disagrees");
-		cond_resched();
-	} while (atomic_read_acquire(&all->done) < 2);
-
-	KUNIT_EXPECT_EQ_MSG(test, together_select(test, TARGET_ANY), TOGETHER_FRAMES,
-			    "the wish of one of them was lost");
-	KUNIT_EXPECT_EQ_MSG(test, atomic_read(&all->recorded), TOGETHER_FRAMES,
-			    "recorded by both, or by none");
-}
-
-static void together_test(struct kunit *test)
-{
-	struct together *all = kunit_kzalloc(test, sizeof(*all), GFP_KERNEL);
-	struct together_scanner scanner[2] = {
-		{ .all = all, .aim = 1 },
-		{ .all = all, .aim = 2 },
-	};
-	struct task_struct *task[2];
-	int i, nr;
-
-	KUNIT_ASSERT_NOT_NULL(test, all);
-	all->pfn = alloc_targets(test, TOGETHER_ORDER);
-	for (nr = 0; nr < 2; nr++) {
-		task[nr] = kthread_run(together_thread, &scanner[nr], "together%d", nr);
-		KUNIT_EXPECT_FALSE(test, IS_ERR(task[nr]));
-		if (IS_ERR(task[nr]))
-			break;
-	}
-	for (i = 0; i < TOGETHER_LOOKS && nr == 2; i++)
-		together_look(test, all);
-	while (nr--)
-		kthread_stop(task[nr]);
-	free_targets(all->pfn, TOGETHER_ORDER);
-}
-
-/* Pages of score 1 that count, if nothing can go to some slots */
-static unsigned long counted(struct kunit *test, struct hotness_groups *groups, u32 closed)
-{
-	struct hotness_histogram histogram;
-
-	groups->closed = closed;
-	groups->warm = 0;
-	groups->group[0] = (struct hotness_group) { .left = ULONG_MAX };
-	KUNIT_EXPECT_TRUE(test, hotness_count(first_memory_node, &histogram, groups, NULL));
-	return histogram.pages[1];
-}
-
-/* What is bound to a full node is neither counted nor selected. */
-static void closed_test(struct kunit *test)
-{
-	struct hotness_groups *groups = kunit_kzalloc(test, sizeof(*groups), GFP_KERNEL);
-	struct hotness_histogram histogram;
-	struct hotness_cursor cursor = {};
-	struct tier_range ranges[4];
-	unsigned long pfn;
+	u16 votes[TARGET_NODES] = {};
 	int i;
 
-	KUNIT_ASSERT_NOT_NULL(test, groups);
-	groups->warm_score = 1;
-	groups->min_score = 1;
-	pfn = alloc_targets(test, 2);
-	hotness_next_epoch();
-	hotness_aim(pfn, hotness_epoch(), true, 1 | TARGET_STRICT, true);
-	hotness_aim(pfn + 1, hotness_epoch(), true, 1, true);
-	hotness_aim(pfn + 2, hotness_epoch(), true, 2 | TARGET_STRICT, true);
-	hotness_aim(pfn + 3, hotness_epoch(), true, TARGET_ANY, true);
-	for (i = 0; i < 4; i++)
-		kunit_touch(pfn + i, 0);
+	begin(test, 0, 1);
+	votes[1] = 9;
+	for (i = 0; i < 63; i++)
+		target_vote(votes, 0);
+	KUNIT_EXPECT_EQ(test, votes[0], 63);
+	KUNIT_EXPECT_EQ(test, votes[1], 9);
+	target_vote(votes, 0);
+	KUNIT_EXPECT_EQ(test, votes[0], 32);
+	KUNIT_EXPECT_EQ(test, votes[1], 4);
 
-	KUNIT_EXPECT_EQ(test, counted(test, groups, 0), 4);
-	KUNIT_EXPECT_EQ(test, counted(test, groups, BIT(1)), 3);
-	KUNIT_EXPECT_EQ(test, groups->warm, 3);
-	KUNIT_EXPECT_EQ(test, counted(test, groups, BIT(1) | BIT(2)), 2);
-
-	hotness_count(first_memory_node, &histogram, NULL, NULL);
-	cursor.since = histogram.since;
-	cursor.closed = BIT(1);
-	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 4, 4), 3);
-	KUNIT_EXPECT_EQ(test, ranges[0].pfn, pfn + 1);
-	KUNIT_EXPECT_EQ(test, ranges[0].nid, 1);
-	KUNIT_EXPECT_EQ(test, ranges[1].nid, 2 | TARGET_STRICT);
-	KUNIT_EXPECT_EQ(test, ranges[2].nid, TARGET_ANY);
-
-	free_targets(pfn, 2);
+	for (i = 0; i < 100000; i++)
+		target_vote(votes, 0);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 0);
+	for (i = 0; i < 64; i++)
+		target_vote(votes, 1);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), 1);
 }
 
-/* What somebody else was bound to is no rule for who uses the page, too. */
-static void bound_test(struct kunit *test)
+/* More fast nodes than there are votes: what runs on one of the others has none. */
+static void many_test(struct kunit *test)
 {
-	struct hotness_histogram histogram;
-	struct hotness_cursor cursor = {};
-	struct tier_range ranges[3];
-	unsigned long pfn = alloc_targets(test, 2);
-	int i;
+	u16 votes[TARGET_NODES + 1] = {};
+	unsigned int i, sum = 0;
 
-	hotness_next_epoch();
-	for (i = 0; i < 3; i++) {
-		hotness_aim(pfn + i, hotness_epoch(), true, 1 | TARGET_STRICT, true);
-		kunit_touch(pfn + i, 0);
-	}
-	hotness_next_epoch();
-	/* Somebody wants it elsewhere, somebody wants it there, nobody else maps it. */
-	hotness_aim(pfn, hotness_epoch(), true, 2, true);
-	hotness_aim(pfn + 1, hotness_epoch(), true, 1, true);
-	hotness_aim(pfn + 2, hotness_epoch(), true, 2, false);
-	for (i = 0; i < 3; i++)
-		kunit_touch(pfn + i, 0);
+	begin(test, 0, TARGET_NODES);
+	target_vote(votes, TARGET_NODES);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), NUMA_NO_NODE);
+	for (i = 0; i <= TARGET_NODES; i++)
+		sum += votes[i];
+	KUNIT_EXPECT_EQ(test, sum, 0);
 
-	hotness_count(first_memory_node, &histogram, NULL, NULL);
-	cursor.since = histogram.since;
-	cursor.closed = BIT(1);
-	KUNIT_EXPECT_EQ(test, hotness_select(first_memory_node, 1, &cursor, ranges, 3, 3), 3);
-	KUNIT_EXPECT_EQ(test, ranges[0].nid, TARGET_ANY);
-	KUNIT_EXPECT_EQ(test, ranges[1].nid, 1);
-	KUNIT_EXPECT_EQ(test, ranges[2].nid, 2);
+	/* The last one that has a vote, and a slow node */
+	target_vote(votes, TARGET_NODES - 1);
+	KUNIT_EXPECT_EQ(test, target_winner(votes), TARGET_NODES - 1);
+	memset(votes, 0, sizeof(votes));
+	target_vote(votes, TARGET_NODES + 1);
+	KUNIT_EXPECT_EQ(test, target_winner(votes),
+			nearest(TARGET_NODES + 1, 0, TARGET_NODES - 1));
+}
 
-	free_targets(pfn, 2);
+/* If all fast nodes are allowed, the vote is a wish. */
+static void free_test(struct kunit *test)
+{
+	struct target target;
+	nodemask_t allowed = begin(test, 0, 2);
+
+	/* Slow nodes make no difference. */
+	node_set(4, allowed);
+	KUNIT_EXPECT_TRUE(test, target_choose(&target, 1, &allowed));
+	KUNIT_EXPECT_EQ(test, target.nid, 1);
+	KUNIT_EXPECT_FALSE(test, target.strict);
+	KUNIT_EXPECT_TRUE(test, target_choose(&target, NUMA_NO_NODE, &allowed));
+	KUNIT_EXPECT_EQ(test, target.nid, NUMA_NO_NODE);
+	KUNIT_EXPECT_FALSE(test, target.strict);
+}
+
+/* If a policy forbids a fast node, the choice is among the others, and strict. */
+static void strict_test(struct kunit *test)
+{
+	nodemask_t allowed = NODE_MASK_NONE;
+	struct target target;
+
+	begin(test, 0, 2);
+	node_set(1, allowed);
+	node_set(2, allowed);
+	node_set(4, allowed);
+	KUNIT_EXPECT_TRUE(test, target_choose(&target, 2, &allowed));
+	KUNIT_EXPECT_EQ(test, target.nid, 2);
+	KUNIT_EXPECT_TRUE(test, target.strict);
+	/* Not where the threads run, but near it */
+	KUNIT_EXPECT_TRUE(test, target_choose(&target, 0, &allowed));
+	KUNIT_EXPECT_EQ(test, target.nid, nearest(0, 1, 2));
+	KUNIT_EXPECT_TRUE(test, target.strict);
+	KUNIT_EXPECT_TRUE(test, target_choose(&target, NUMA_NO_NODE, &allowed));
+	KUNIT_EXPECT_EQ(test, target.nid, 1);
+	KUNIT_EXPECT_TRUE(test, target.strict);
+}
+
+/* What is bound to slow nodes stays. */
+static void nowhere_test(struct kunit *test)
+{
+	nodemask_t allowed = NODE_MASK_NONE;
+	struct target target;
+
+	begin(test, 0, 2);
+	KUNIT_EXPECT_FALSE(test, target_choose(&target, 0, &allowed));
+	node_set(4, allowed);
+	KUNIT_EXPECT_FALSE(test, target_choose(&target, 0, &allowed));
+	KUNIT_EXPECT_FALSE(test, target_choose(&target, NUMA_NO_NODE, &allowed));
 }
 
 static struct kunit_case target_test_cases[] = {
-	KUNIT_CASE(together_test),
-	KUNIT_CASE(closed_test),
-	KUNIT_CASE(bound_test),
+	KUNIT_CASE(winner_test),
+	KUNIT_CASE(vote_test),
+	KUNIT_CASE(halving_test),
+	KUNIT_CASE(many_test),
+	KUNIT_CASE(free_test),
+	KUNIT_CASE(strict_test),
+	KUNIT_CASE(nowhere_test),
 	{}
 };
 

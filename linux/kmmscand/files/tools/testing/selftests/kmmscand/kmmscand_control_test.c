@@ -341,9 +341,10 @@ static long young(int scan)
 	struct worker *w = start_like("", 2 * MB, &(struct worker){ .scan = scan });
 	long count;
 
-	sleep(2);
+	/* Nothing moves, so visits become rare, and looks for change are left. */
+	sleep(7);
 	count = event_count("kmmscand_pte_young");
-	sleep(5);
+	sleep(12);
 	count = event_count("kmmscand_pte_young") - count;
 	ksft_print_msg("%ld accessed pages found with %d, %lu promoted\n", count, scan, w->moved);
 	return stop_all() ? count : -1;
@@ -358,8 +359,7 @@ static void test_scale(void)
 	normal = young(1);
 	tenth = young(10);
 	enable(false);
-	/* How often hot pages are looked at depends on more than this; hardly by chance. */
-	ok &= normal > 0 && tenth > 0 && tenth < normal / 6;
+	ok &= normal > 0 && tenth > 0 && tenth < normal / 3;
 	ksft_test_result(ok, "a process can be scanned less often\n");
 }
 
@@ -470,7 +470,9 @@ static void test_off_shared(void)
 	ksft_print_msg("%lu shared pages that are charged to a limit of 0 were promoted\n", moved);
 	ok &= !moved && arrives(twin, 0) && event_count("kmmscand_memcg_off") > off;
 	ok &= !write_file(in("a", "memory.tier.max"), "max");
-	ok &= p && keep_hot(p, 2 * MB, ARRIVE_S, 90) >= 2 * PER_MB * 9 / 10;
+	moved = p ? keep_hot(p, 2 * MB, ARRIVE_S, 90) : 0;
+	ksft_print_msg("%lu when there was no limit any more\n", moved);
+	ok &= moved >= 2 * PER_MB * 9 / 10;
 	enable(false);
 	ok &= stop_all();
 	if (p)
@@ -715,7 +717,7 @@ int main(int argc, char **argv)
 		ksft_exit_skip("no memory control groups (v2)\n");
 	/* Emulated machines are slow enough without waiting for rounds. */
 	set("scan_period_ms", "200");
-	set("scan_cpu_pct", "50");
+	set_share("scan_cpu_permille", 50);
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	umount(CGROUPS);
 	rmdir(CGROUPS);

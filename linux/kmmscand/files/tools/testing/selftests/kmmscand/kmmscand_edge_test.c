@@ -1473,10 +1473,9 @@ static void load_settings(void)
 	} settings[] = {
 		{ "enabled", { "0", "1", "1" }, "2" },
 		{ "scan_period_ms", { "100", "150", "200" }, "99" },
-		{ "scan_cpu_pct", { "1", "50", "100" }, "101" },
-		{ "hot_threshold", { "1", "5", "9" }, "10" },
+		{ "scan_cpu_permille", { "1", "50", "1000" }, "1001" },
 		{ "promote_rate_mbps", { "0", "100", "65536" }, "65537" },
-		{ "promote_cpu_pct", { "1", "50", "100" }, "-1" },
+		{ "promote_cpu_permille", { "1", "50", "1000" }, "-1" },
 	};
 	static char buf[4096];
 	char path[128];
@@ -1490,15 +1489,13 @@ static void load_settings(void)
 			_exit(1);
 		if (write_file(path, settings[i].bad) != -EINVAL)
 			_exit(2);
-		read_file(DEBUGFS "kmmscand/histogram", buf, sizeof(buf));
 	}
 }
 
 static void test_settings(void)
 {
 	static const char * const files[] = {
-		"scan_period_ms", "scan_cpu_pct", "hot_threshold", "promote_rate_mbps",
-		"promote_cpu_pct",
+		"scan_period_ms", "scan_cpu_permille", "promote_rate_mbps", "promote_cpu_permille",
 	};
 	static void (* const load[])(void) = { load_touch, load_churn, load_settings };
 	pid_t pids[ARRAY_SIZE(load)];
@@ -1715,25 +1712,14 @@ static const struct tier_test tests[] = {
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *file, *value;
-	} settings[] = {
-		{ "scan_period_ms", "100" },
-		{ "scan_cpu_pct", "50" },
-		{ "hot_threshold", "2" },
-		{ "promote_cpu_pct", "100" },
-	};
-	char path[128];
-	unsigned int i;
-
 	if (argc == 3 && !strcmp(argv[1], SHORT_LIVED))
 		return short_lived(atoi(argv[2]));
 
 	begin_kmmscand_tests();
-	for (i = 0; i < ARRAY_SIZE(settings); i++) {
-		snprintf(path, sizeof(path), KMMSCAND "%s", settings[i].file);
-		change(path, settings[i].value);
-	}
+	set("scan_period_ms", "100");
+	set_share("scan_cpu_permille", 50);
+	/* So that several promoters work on a machine of several CPUs */
+	set("promote_cpu_permille", "1000");
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

@@ -257,7 +257,6 @@ int main(int argc, char **argv)
 	/* Off where there is little memory at boot */
 	change(THP "enabled", "madvise");
 	change(KMMSCAND "scan_period_ms", "100");
-	change(KMMSCAND "hot_threshold", "2");
 	if (argc == 2 && !strcmp(argv[1], "unplug"))
 		run_tests(unplug_tests, ARRAY_SIZE(unplug_tests), argc, argv);
 	else

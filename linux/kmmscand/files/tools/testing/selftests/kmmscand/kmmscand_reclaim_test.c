@@ -2,8 +2,7 @@
 /*
  * kmmscand and reclaim, with NUMA balancing off: promotion leaves what is below the high
  * watermark of a fast node alone; kpromoted makes room for it by demotion, and only if that is
- * enabled.  What MGLRU finds accessed when it walks page tables counts as if kmmscand had found
- * it.  Of a promoted page PG_young is cleared, where it would only repeat what the generation
+ * enabled.  Of a promoted page PG_young is cleared, where it would only repeat what the generation
  * says.  Memory of a control group is neither demoted out of its cpuset nor swapped out only to
  * make room for promotions ("keep": fault_keep).  A process that cannot be asked is left out.
  *
@@ -49,12 +48,6 @@
 
 /* How long nothing must be promoted */
 #define STAY_S		12
-/*
- * A score that no page gets of a process that is scanned once in ten epochs: three close visits
- * give six bits of history out of eight, and a point more
- */
-#define TOO_HIGH	"8"
-
 static char *hog;
 static size_t hog_len;
 
@@ -373,76 +366,6 @@ static bool age(int nid)
 }
 
 /*
- * Touch pages again and again, and have MGLRU age them each time if @aged, until most have
- * been promoted.  Returns how many were, or -1 if that cannot be done.
- *
- * Nobody but kmmscand flushes the TLB after clearing an Accessed bit, so that is done here.
- */
-static long use(char *p, size_t len, double seconds, bool aged)
-{
-	double end = now() + seconds, next = now() + 0.3;
-	long moved = 0;
-
-	while (now() < end && moved * PAGE < len / 10 * 9) {
-		if (mprotect(p, len, PROT_READ) || mprotect(p, len, PROT_READ | PROT_WRITE))
-			return -1;
-		touch(p, len);
-		if (aged && !age(slow))
-			return -1;
-		usleep(10000);
-		if (now() >= next || now() >= end) {
-			moved = count_on(p, len, fast);
-			next = now() + 0.3;
-		}
-	}
-	return moved;
-}
-
-/*
- * The process is scanned only every ten epochs.  By that no page gets a high score, however
- * hot it is, as long as kmmscand is the only one that looks.  MGLRU's walks see the accesses
- * in each epoch.
- */
-static void test_aged(void)
-{
-	const size_t len = 4 * MB;
-	long alone, aged = -1, young;
-	char *p = map_on(len, slow, false);
-	bool ok;
-
-	if (!p || count_on(p, len, slow) < len / PAGE) {
-		ksft_test_result_skip("no memory on the slow node\n");
-		goto unmap;
-	}
-	fill(p, len);
-	if (access(LRU_GEN, W_OK) || change(LRU_GEN_ENABLED, "7") ||
-	    prctl(PR_SET_TIER_SCAN, PR_TIER_SCAN_MAX, 0, 0, 0)) {
-		ksft_test_result_skip("no MGLRU (CONFIG_LRU_GEN, mounted debugfs)\n");
-		goto unmap;
-	}
-	ok = !set("hot_threshold", TOO_HIGH);
-	young = event_count("kmmscand_pte_young");
-	ok &= !enable(true);
-	alone = use(p, len, STAY_S, false);
-	young = event_count("kmmscand_pte_young") - young;
-	/* A record has to be there before MGLRU can add to it. */
-	ok &= young >= (long)(len / PAGE);
-	if (ok)
-		aged = use(p, len, 2 * ARRIVE_S, true);
-	ok &= !enable(false);
-	ksft_print_msg("of %lu pages %ld were promoted, with %ld found by kmmscand, then %ld\n",
-		       len / PAGE, alone, young, aged);
-	ok &= alone >= 0 && alone <= (long)(len / PAGE / 50);
-	ok &= aged >= (long)(len / PAGE * 9 / 10);
-	ok &= intact(p, len);
-	ksft_test_result(ok, "what MGLRU's walks find accessed makes pages hot\n");
-	prctl(PR_SET_TIER_SCAN, PR_TIER_SCAN_DEFAULT, 0, 0, 0);
-unmap:
-	if (p)
-		unmap_on(p, len);
-}
-
-/*
  * Have page_idle turn Accessed bits into PG_young, let some generations begin, and promote.
  * Returns how many kB count as recently used afterwards, or -1 if that cannot be done.
  */
@@ -502,7 +425,6 @@ static const struct tier_test tests[] = {
 	{ "watermark", test_watermark },
 	{ "keep", test_keep },
 	{ "refused", test_refused },
-	{ "aged", test_aged },
 	{ "young", test_young },
 };
 
@@ -511,8 +433,7 @@ int main(int argc, char **argv)
 	begin_kmmscand_tests();
 	/* Emulated machines are slow enough without waiting for rounds. */
 	set("scan_period_ms", "200");
-	set("scan_cpu_pct", "50");
-	set("hot_threshold", "2");
+	set_share("scan_cpu_permille", 50);
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Rules that kmmscand keeps: what is only streamed over stays, what becomes hot again is
- * found, promotion keeps to its rate and its share of a CPU, a frame's new owner does
- * not inherit its history, and memory that is bound or read once stays.
+ * found, promotion keeps to its rate and its share of CPU time, and memory that is bound or
+ * read once stays.
  *
  * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
  * its rule:
  *
  *   stream		fault_one_look
- *   huge		fault_burst
+ *   huge		fault_huge
  *   again		fault_skip
  *   rate, shared_rate	fault_rate
  *   promoter_cpu	fault_cpu
- *   forget		fault_forget
  *   bound, shm_bound, task_bound, cpuset, read_once	fault_policy
  *
  * That something stays proves nothing if nothing is promoted, so other pages that are
@@ -30,8 +29,6 @@
 #define PER_MB		(MB / PAGE)
 /* Address space of a page table */
 #define TABLE		(2 * MB)
-/* Per-CPU lists of free pages; 8 makes them as long as they can be */
-#define PCP_HIGH	"/proc/sys/vm/percpu_pagelist_high_fraction"
 #define CGROUPS		"/tmp/kmmscand_rule_test"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define BALANCING_RATE	BALANCING "_promote_rate_limit_MBps"
@@ -56,9 +53,8 @@ static char *map_slow(size_t len)
 }
 
 /*
- * A program reads a lot of memory once.  In close visits some of the pages are found in a
- * look, but none in two.  The rate is such that there are close visits all the time if
- * one look is enough for promotion.
+ * A program reads a lot of memory once.  Some of the pages are found in a look, but none in
+ * two.
  */
 static void test_stream(void)
 {
@@ -92,32 +88,18 @@ out:
 		unmap_on(hot, MB);
 }
 
-static int compare_pfns(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 #define NR_HUGE		12
 #define NR_HUGE_HOT	2
 
-/* On which frames are huge pages?  In the order of these. */
-struct huge_page {
-	uint64_t pfn;		/* first, for compare_pfns() */
-	char *addr;
-};
-
 /*
- * Each huge page is accessed often enough to be found in every window of close visits.  A few
- * are accessed all the time.  They have the last frames, so they would come last if they
+ * Each huge page is accessed often enough to be found in every window of small pages.  A few
+ * are accessed all the time.  They have the last addresses, so they would come last if they
  * could not be told from the others.
  */
 static void test_huge(void)
 {
-	struct huge_page page[NR_HUGE], *hot = page + NR_HUGE - NR_HUGE_HOT, *i;
 	const size_t len = NR_HUGE * HUGE;
-	char *p = map_on(len, slow, true);
+	char *p = map_on(len, slow, true), *hot = p + len - NR_HUGE_HOT * HUGE, *i;
 	unsigned int there = 0, cold = 0;
 	double begun, turn;
 	bool ok;
@@ -126,26 +108,20 @@ static void test_huge(void)
 		ksft_test_result_skip("no huge pages on the slow node\n");
 		goto out;
 	}
-	for (i = page; i < page + NR_HUGE; i++) {
-		i->addr = p + (i - page) * HUGE;
-		i->pfn = pfn_of(i->addr);
-	}
-	qsort(page, NR_HUGE, sizeof(page[0]), compare_pfns);
-
-	/* One of them per epoch */
+	/* One of them in a period */
 	ok = !set("scan_period_ms", "500") && !set("promote_rate_mbps", "4");
 	ok = ok && !enable(true);
 	for (begun = now(); there < NR_HUGE_HOT && now() < begun + ARRIVE_S;) {
 		for (turn = now(); now() < turn + 0.008;)
-			for (i = hot; i < page + NR_HUGE; i++)
-				touch(i->addr, PAGE);
-		for (i = page; i < hot; i++)
-			touch(i->addr, PAGE);
-		for (there = 0, i = hot; i < page + NR_HUGE; i++)
-			there += count_on(i->addr, PAGE, fast);
+			for (i = hot; i < p + len; i += HUGE)
+				touch(i, PAGE);
+		for (i = p; i < hot; i += HUGE)
+			touch(i, PAGE);
+		for (there = 0, i = hot; i < p + len; i += HUGE)
+			there += count_on(i, PAGE, fast);
 	}
-	for (i = page; i < hot; i++)
-		cold += count_on(i->addr, PAGE, fast);
+	for (i = p; i < hot; i += HUGE)
+		cold += count_on(i, PAGE, fast);
 	ksft_print_msg("%u of %u hot huge pages promoted in %.1f s, and %u of the others\n",
 		       there, NR_HUGE_HOT, now() - begun, cold);
 	ok &= there == NR_HUGE_HOT && cold <= 2;
@@ -171,7 +147,7 @@ static void test_again(void)
 		return;
 	skipped = event_count("kmmscand_pmd_skipped");
 	ok = !enable(true);
-	sleep(3);
+	run_for(3);
 	skipped = event_count("kmmscand_pmd_skipped") - skipped;
 	ksft_print_msg("%ld page tables were skipped\n", skipped);
 	ok &= skipped > 0 && count_on(p, len, slow) == len / PAGE;
@@ -283,7 +259,7 @@ unmap:
 	unmap_on(p, len);
 }
 
-/* The scanner's share is a test of kmmscand_test. */
+/* The share of scanning is a test of kmmscand_test. */
 static void test_promoter_cpu(void)
 {
 	const size_t len = 16 * MB;
@@ -295,7 +271,7 @@ static void test_promoter_cpu(void)
 	if (!p)
 		return;
 	snprintf(comm, sizeof(comm), "kpromoted%d", slow);
-	ok = !set("promote_cpu_pct", "2") && !set("scan_period_ms", "100");
+	ok = !set_share("promote_cpu_permille", 2) && !set("scan_period_ms", "100");
 	ok &= !enable(true);
 	start = now();
 	used = thread_seconds(comm);
@@ -308,87 +284,6 @@ static void test_promoter_cpu(void)
 	enable(false);
 	ksft_test_result(ok, "the promoter keeps to its share of a CPU\n");
 	unmap_on(p, len);
-}
-
-static bool set_cpu(pid_t pid, int cpu)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(cpu, &cpus);
-	return !sched_setaffinity(pid, sizeof(cpus), &cpus);
-}
-
-/* Give @nr pages, which are bound to the slow node, a frame.  How many had the hot ones? */
-static unsigned long fault_in(char *addr, unsigned long nr, const uint64_t *hot,
-			      unsigned long nr_hot)
-{
-	unsigned long n = 0;
-	uint64_t pfn;
-
-	for (; nr; nr--, addr += PAGE) {
-		addr[0] = 1;
-		pfn = pfn_of(addr);
-		n += !!bsearch(&pfn, hot, nr_hot, sizeof(pfn), compare_pfns);
-	}
-	return n;
-}
-
-/*
- * While hot pages are promoted, the frames that they have left get cold pages.  Those are
- * touched only once; that they may not move anyway is nothing that a promoter looks at.
- *
- * Frames are reused at once, because the promoter frees them to the lists of the CPU that
- * we run on.
- */
-static void test_forget(void)
-{
-	const size_t len = 8 * MB;
-	const unsigned long nr = len / PAGE;
-	unsigned long moved = 0, used = 0, reused = 0, mask = 1UL << slow;
-	char comm[32], *p = map_slow(len), *cold = map_on(len, slow, false);
-	uint64_t *pfns = malloc(nr * sizeof(*pfns)), *entry = pfns;
-	double end;
-	bool ok;
-
-	if (!p)
-		goto out;
-	if (!cold || !pfns || !read_pagemap(p, nr, pfns) || madvise(cold, len, MADV_DONTNEED) ||
-	    syscall(__NR_mbind, cold, len, MPOL_BIND, &mask, (unsigned long)MAX_NODES + 1, 0)) {
-		ksft_test_result_skip("cannot prepare the memory\n");
-		goto unmap;
-	}
-	for (entry = pfns; entry < pfns + nr; entry++)
-		*entry = pagemap_value(*entry);
-	qsort(pfns, nr, sizeof(*pfns), compare_pfns);
-	change(PCP_HIGH, "8");
-	/* In some epochs, each long enough for the frames to be reused before the next one */
-	ok = !set("scan_period_ms", "2000") && !set("promote_rate_mbps", "2");
-	ok &= !enable(true);
-	snprintf(comm, sizeof(comm), "kpromoted%d", slow);
-	ok &= set_cpu(thread_pid(comm), 0) && set_cpu(0, 0);
-
-	for (end = now() + ARRIVE_S; moved < nr * 9 / 10 && now() < end; used = moved) {
-		moved = keep_hot(p, len, 0.05, 100);
-		if (moved > used)
-			reused += fault_in(cold + used * PAGE, moved - used, pfns, nr);
-		else
-			moved = used;
-	}
-	/* Two epochs, in which records are fresh, and a third to promote in */
-	sleep(6);
-	ok &= !enable(false);
-	moved = count_on(cold, len, fast);
-	ksft_print_msg("%lu of %lu hot and %lu cold pages promoted, %lu frames reused\n",
-		       used, nr, moved, reused);
-	ok &= used >= nr / 2 && reused >= used / 4 && moved <= used / 50;
-	ksft_test_result(ok, "cold pages do not inherit the history of their frames\n");
-unmap:
-	unmap_on(p, len);
-out:
-	if (cold)
-		unmap_on(cold, len);
-	free(pfns);
 }
 
 /* What a child that keeps memory hot and this process tell each other */
@@ -442,7 +337,7 @@ static void left_out(const char *what, char *(*map)(void))
 	ok = p && !enable(true);
 	ok = ok && rises(p, MB);
 	/* The child's has been as hot as that, and is for some time more. */
-	sleep(3);
+	run_for(3);
 	child->stop = true;
 	ok &= waitpid(pid, &status, 0) == pid && !status;
 	refused = event_count("tier_promote_fail_policy") - refused;
@@ -608,7 +503,6 @@ static const struct tier_test tests[] = {
 	{ "rate", test_rate },
 	{ "shared_rate", test_shared_rate },
 	{ "promoter_cpu", test_promoter_cpu },
-	{ "forget", test_forget },
 	{ "bound", test_bound },
 	{ "shm_bound", test_shm_bound },
 	{ "task_bound", test_task_bound },
@@ -622,7 +516,7 @@ int main(int argc, char **argv)
 	begin_kmmscand_tests();
 	/* Emulated machines are slow enough without waiting for rounds. */
 	set("scan_period_ms", "200");
-	set("scan_cpu_pct", "50");
+	set_share("scan_cpu_permille", 50);
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

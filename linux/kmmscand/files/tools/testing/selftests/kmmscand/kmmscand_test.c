@@ -28,7 +28,7 @@
 #define NR_WATCHED	(WATCHED / PAGE)
 #define WATCH_ROUNDS	6
 
-static char old_threshold[32];
+static char old_rate[32];
 
 static bool refused(const char *file, const char *text)
 {
@@ -55,10 +55,9 @@ static void test_bad_input(void)
 	} files[] = {
 		{ "enabled", "y", "2" },
 		{ "scan_period_ms", "99", "60001" },
-		{ "scan_cpu_pct", "0", "101" },
-		{ "hot_threshold", "0", "10" },
+		{ "scan_cpu_permille", "0", "1001" },
 		{ "promote_rate_mbps", "-1", "65537" },
-		{ "promote_cpu_pct", "0", "101" },
+		{ "promote_cpu_permille", "0", "1001" },
 	};
 	bool ok = true;
 	size_t i, j;
@@ -183,10 +182,9 @@ static void test_stale(void)
 		return;
 	}
 	fill(p, HOT);
-	write_file(KMMSCAND "hot_threshold", "1");
 	scanned = event_count("kmmscand_pte_young");
 	ok = !enable(true);
-	sleep(3);
+	run_for(3);
 	ok &= !enable(false);
 	scanned = event_count("kmmscand_pte_young") - scanned;
 	moved = count_on(p, HOT, fast);
@@ -194,11 +192,11 @@ static void test_stale(void)
 		       NR_HOT);
 	ok &= scanned >= (long)NR_HOT && moved <= NR_HOT / 100;
 	ksft_test_result(ok, "what was accessed long ago is not promoted\n");
-	write_file(KMMSCAND "hot_threshold", old_threshold);
+	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 	unmap_on(p, HOT);
 }
 
-/* With much to scan all the time, the scanner still keeps to its share of a CPU. */
+/* With much to scan all the time, scanning still keeps to its share of CPU time. */
 static void test_cpu(void)
 {
 	char comm[32], old[32];
@@ -211,10 +209,10 @@ static void test_cpu(void)
 		return;
 	}
 	snprintf(comm, sizeof(comm), "kmmscand%d", fast);
-	read_file(KMMSCAND "scan_cpu_pct", old, sizeof(old));
-	write_file(KMMSCAND "scan_cpu_pct", "1");
+	read_file(KMMSCAND "scan_cpu_permille", old, sizeof(old));
+	set_share("scan_cpu_permille", 1);
 	write_file(KMMSCAND "scan_period_ms", "100");
-	write_file(KMMSCAND "hot_threshold", "9");
+	write_file(KMMSCAND "promote_rate_mbps", "0");
 	ok = !enable(true);
 	start = now();
 	used = thread_seconds(comm);
@@ -226,11 +224,11 @@ static void test_cpu(void)
 	ksft_print_msg("%s used %.2f %% of a CPU\n", comm, share * 100);
 	/* A slice is not interrupted: that much can be too much at the end. */
 	ksft_test_result(ok && used > 0 && share < 0.02,
-			 "the scanner keeps to its share of a CPU\n");
+			 "scanning keeps to its share of CPU time\n");
 	enable(false);
-	write_file(KMMSCAND "scan_cpu_pct", old);
+	write_file(KMMSCAND "scan_cpu_permille", old);
 	write_file(KMMSCAND "scan_period_ms", "200");
-	write_file(KMMSCAND "hot_threshold", old_threshold);
+	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 	unmap_on(p, COLD);
 }
 
@@ -263,7 +261,7 @@ static void test_young(void)
 		return;
 	}
 	/* Nothing is promoted: a page on the fast node would prove nothing. */
-	write_file(KMMSCAND "hot_threshold", "9");
+	write_file(KMMSCAND "promote_rate_mbps", "0");
 	/* Forget the past, also PG_referenced and PG_young. */
 	ok = !write_file("/proc/self/clear_refs", "1");
 	before = referenced_kb(p);
@@ -275,7 +273,7 @@ static void test_young(void)
 	touch(p, HOT);
 	young = event_count("kmmscand_pte_young");
 	ok &= !enable(true);
-	sleep(3);
+	run_for(3);
 	ok &= !enable(false);
 	young = event_count("kmmscand_pte_young") - young;
 	after = referenced_kb(p);
@@ -288,7 +286,7 @@ static void test_young(void)
 		ok = false;
 	}
 	ksft_test_result(ok, "accesses that kmmscand has seen are not lost to others\n");
-	write_file(KMMSCAND "hot_threshold", old_threshold);
+	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 	unmap_on(p, HOT);
 }
 
@@ -332,10 +330,10 @@ static void test_fast(void)
 	mprotect(p, FAST, PROT_READ);
 	mprotect(p, FAST, PROT_READ | PROT_WRITE);
 	touch(p, FAST);
-	write_file(KMMSCAND "hot_threshold", "9");
+	write_file(KMMSCAND "promote_rate_mbps", "0");
 	young = event_count("kmmscand_pte_young");
 	ok = !enable(true);
-	sleep(3);
+	run_for(3);
 	ok &= !enable(false);
 	young = event_count("kmmscand_pte_young") - young;
 	after = count_idle(pfns, NR_FAST);
@@ -347,7 +345,7 @@ static void test_fast(void)
 	ok &= young >= (long)NR_HOT && before >= NR_FAST * 8 / 10;
 	ok &= after >= before * 99 / 100 && accessed >= NR_FAST * 99 / 100;
 	ksft_test_result(ok, "Accessed bits of fast pages stay as they are\n");
-	write_file(KMMSCAND "hot_threshold", old_threshold);
+	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 unmap:
 	if (p)
 		unmap_on(p, FAST);
@@ -411,7 +409,6 @@ static void test_toggle(void)
 	pid_t pids[3];
 	int i;
 
-	set("hot_threshold", "1");
 	for (i = 0; i < nr; i++)
 		pids[i] = start_load(load[i]);
 	while (now() < end) {
@@ -447,7 +444,6 @@ static void test_hotplug(void)
 	pids[0] = start_load(load_touch);
 	pids[1] = start_load(load_fork);
 
-	write_file(KMMSCAND "hot_threshold", "1");
 	ok = !enable(true);
 	for (i = 0; nr && now() < end; i++) {
 		if (set_block_offline(blocks[i % nr])) {
@@ -465,7 +461,7 @@ static void test_hotplug(void)
 		ok &= stop_load(pids[i]);
 	ksft_print_msg("%d of %d attempts to take a block offline succeeded\n", off,
 		       off + failed);
-	write_file(KMMSCAND "hot_threshold", old_threshold);
+	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 	if (ok && !off)
 		ksft_test_result_skip("no block could be taken offline\n");
 	else
@@ -604,7 +600,7 @@ static const struct tier_test tests[] = {
 int main(int argc, char **argv)
 {
 	begin_kmmscand_tests();
-	read_file(KMMSCAND "hot_threshold", old_threshold, sizeof(old_threshold));
+	read_file(KMMSCAND "promote_rate_mbps", old_rate, sizeof(old_rate));
 	/* Emulated machines are slow enough without waiting for rounds. */
 	change(KMMSCAND "scan_period_ms", "200");
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);

@@ -46,6 +46,16 @@ static inline int set(const char *file, const char *value)
 	return change(path, value);
 }
 
+/* Change a share of CPU time, which a test wants in percent of one CPU.  Returns 0 or -errno. */
+static inline int set_share(const char *file, unsigned int percent)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN), permille = percent * 10 / cpus;
+	char value[16];
+
+	snprintf(value, sizeof(value), "%ld", permille ? permille : 1);
+	return set(file, value);
+}
+
 static void touch(const char *addr, size_t len)
 {
 	size_t i;
@@ -53,6 +63,15 @@ static void touch(const char *addr, size_t len)
 	/* The asm keeps the load from being optimised away. */
 	for (i = 0; i < len; i += PAGE)
 		asm volatile("" : : "r" (addr[i]) : "memory");
+}
+
+/* Only address spaces that run are visited. */
+static inline void run_for(double seconds)
+{
+	double end = now() + seconds;
+
+	while (now() < end)
+		;
 }
 
 /* Process id of a kernel thread, or -1. */

@@ -30,7 +30,7 @@
 /* Pages of a memslot of split memory: odd, so that most memslots begin inside a page table */
 #define SPLIT_PAGES	509UL
 #define KMMSCAND	"/sys/kernel/mm/kmmscand/enabled"
-#define THRESHOLD	"/sys/kernel/mm/kmmscand/hot_threshold"
+#define RATE		"/sys/kernel/mm/kmmscand/promote_rate_mbps"
 #define KVM_FLUSHES	"/sys/kernel/debug/kvm/remote_tlb_flush_requests"
 #define PROMOTE_S	40
 #define HOG		(4UL << 30)
@@ -797,14 +797,17 @@ static unsigned long kvm_flushes(void)
 	return value;
 }
 
-/* The guest or the host accesses the guest's memory until kmmscand has found it @walks times. */
-static bool found_by_kmmscand(struct guest *guest, bool by_guest, unsigned int walks)
+/*
+ * The guest or the host accesses the guest's memory until kmmscand has found it @looks times.
+ * It never sleeps, because kmmscand looks only at what runs.
+ */
+static bool found_by_kmmscand(struct guest *guest, bool by_guest, unsigned int looks)
 {
 	const unsigned long before = vm_event("kmmscand_pte_young");
 	const time_t until = time(NULL) + PROMOTE_S;
 	unsigned long i;
 
-	while (vm_event("kmmscand_pte_young") - before < walks * NR_PAGES) {
+	while (vm_event("kmmscand_pte_young") - before < looks * NR_PAGES) {
 		if (time(NULL) >= until || (by_guest && !touch(guest, 0, 1)))
 			return false;
 		for (i = 0; i < NR_PAGES && !by_guest; i++)
@@ -814,9 +817,9 @@ static bool found_by_kmmscand(struct guest *guest, bool by_guest, unsigned int w
 }
 
 /*
- * kmmscand flushes the TLBs of KVM's vCPUs once after a walk that has found accesses of the guest,
- * and the host's TLB after a walk that has found accesses of the host.  Six walks are too few for a
- * promotion, which would flush, too.
+ * kmmscand flushes the TLBs of KVM's vCPUs once after a look that has found accesses of the guest,
+ * and the host's TLB after a look that has found accesses of the host.  Nothing is promoted,
+ * because a promotion would flush, too.
  */
 static bool test_flush(void)
 {
@@ -828,10 +831,10 @@ static bool test_flush(void)
 	begin(&guest, PLAIN, false);
 	ok = touch(&guest, 0, 1);
 	move_pages_to(&guest, 1, 0, 1);
-	write_file(THRESHOLD, "9");
+	write_file(RATE, "0");
 	write_file(KMMSCAND, "1");
 	for (i = 0; i < 2 && ok; i++) {
-		/* The first walk finds older accesses, too. */
+		/* The first look finds older accesses, too. */
 		ok = found_by_kmmscand(&guest, i == 0, 1);
 		kvm[i] = kvm_flushes();
 		host[i] = vm_event("nr_tlb_remote_flush");
@@ -842,7 +845,7 @@ static bool test_flush(void)
 			       i ? "host" : "guest", kvm[i], host[i]);
 	}
 	write_file(KMMSCAND, "0");
-	write_file(THRESHOLD, "3");
+	write_file(RATE, "2048");
 	end(&guest);
 	return ok && kvm[0] && kvm[0] <= 4 && !host[0] && !kvm[1] && host[1];
 }

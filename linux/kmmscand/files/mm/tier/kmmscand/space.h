@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Address spaces that run: see space.c.
+ */
+#ifndef _MM_TIER_KMMSCAND_SPACE_H
+#define _MM_TIER_KMMSCAND_SPACE_H
+
+#include <linux/list.h>
+#include <linux/mm_types.h>
+#include <linux/timerqueue.h>
+
+#include "policy.h"
+#include "target.h"
+
+/**
+ * struct space - an address space that has run lately
+ * @node:     of the hash, by @mm
+ * @queue:    of the queue of @home
+ * @mm:       mm_count is held
+ * @home:     fast node whose workers visit the space
+ * @busy:     a worker has taken the space from the queue
+ * @seen:     a thread of the space was running since the last visit began
+ * @last:     when it was seen last, in jiffies
+ * @due:      when the next visit is due, from ktime_get()
+ * @votes:    samples of running threads by fast node; workers read them without the lock
+ * @flushed:  number of the last spaces_flush(), for a space with a secondary MMU
+ *
+ * Of the worker that has taken the space:
+ *
+ * @group:    number of its memory control group
+ * @number:   of the turn over its page tables
+ * @next:     address at which the next visit goes on, 0 at the beginning
+ * @turn:     a turn in one period of 2^@turn
+ * @full:     when the next visit that is not only for change is due, from ktime_get()
+ * @sampled:  address at which the next look for change goes on
+ * @tables:   page tables read in the last turn
+ * @read:     page tables read in this turn
+ * @cost:     of the visits of this turn, in ns
+ * @pushed:   candidates of this turn, in base pages
+ * @looked:   entries that first looks of this turn have found
+ * @found:    candidates of the last visit, and of how many page tables (@found_of)
+ * @change:   how many pages looks for change find
+ * @owed:     whose Accessed bits the last look has cleared; no flush has followed
+ * @owed_from: where it looked, so where TLBs hide accesses
+ * @owed_to:  the end of it
+ * @unjudged: visits in a row in which its tasks could not be asked for their policies
+ */
+struct space {
+	struct hlist_node node;
+	struct timerqueue_node queue;
+	struct mm_struct *mm;
+	int home;
+	bool busy;
+	bool seen;
+	unsigned long last;
+	ktime_t due;
+	u16 votes[TARGET_NODES];
+	unsigned int flushed;
+
+	unsigned int group;
+	unsigned int number;
+	unsigned long next;
+	unsigned int turn;
+	ktime_t full;
+	unsigned long sampled;
+	unsigned int tables, read;
+	u64 cost;
+	unsigned long pushed;
+	unsigned long looked;
+	unsigned int found, found_of;
+	struct policy_change change;
+	unsigned int owed;
+	unsigned long owed_from, owed_to;
+	unsigned int unjudged;
+};
+
+void spaces_init(void);
+void spaces_clean(bool all);
+void space_seen(struct mm_struct *mm, int nid, int home);
+struct space *space_take(int home);
+void space_give(struct space *space, ktime_t due);
+void space_drop(struct space *space);
+bool spaces_due(int home);
+void spaces_wake(int home);
+void spaces_wait(int home);
+void spaces_flush(void);
+
+#endif /* _MM_TIER_KMMSCAND_SPACE_H */
