@@ -32,14 +32,13 @@ NAME = "readcost"
 CPU = 0
 FILE_MB = 64
 # Size of the reads in KiB, and passes over the file
-# Some seconds, of which the first epochs of kmmscand are little
+# Some seconds, of which the first periods of kmmscand are little
 BUFFERS = {4: 32, 128: 80}
 LIMIT = 0.005  # off must not differ from base by more, nor by more than the noise
 TUNABLES = "/sys/kernel/mm/kmmscand/"
 # Nothing is promoted, or it would not be slow for long.
 STAY = {
     TUNABLES + "page_cache": "1",
-    TUNABLES + "hot_threshold": "9",
     TUNABLES + "promote_rate_mbps": "0",
 }
 CONTENDERS = (
@@ -233,7 +232,6 @@ STUDY = Study(
     groups=study.KMMSCAND,
     notes=(
         f"The file has {FILE_MB} MiB on ext2 and is mapped nowhere.  Folios are single pages.",
-        "On: kmmscand enabled, page_cache 1, hot_threshold 9 and promote_rate_mbps 0, so that "
-        "nothing is promoted.",
+        "On: kmmscand enabled, page_cache 1 and promote_rate_mbps 0, so that nothing is promoted.",
     ),
 )

@@ -51,9 +51,7 @@ LRUS = {"mglru": "7", "classic": "0"}
 TUNABLES = "/sys/kernel/mm/kmmscand/"
 OFTEN = {
     TUNABLES + "scan_period_ms": "100",
-    TUNABLES + "scan_cpu_pct": "50",
-    # What is warm by this threshold makes passes frequent, also when nothing is promoted.
-    TUNABLES + "hot_threshold": "1",
+    TUNABLES + "scan_cpu_permille": "250",  # half of one of two CPUs
     TUNABLES + "promote_rate_mbps": "0",
 }
 STEAL = {"/sys/kernel/debug/tier/fault_young": "Y"}

@@ -37,7 +37,7 @@ MACHINES = {
 # Under the default policy; the slow nodes fill because demotion is on and the
 # fast nodes are too small for the load, and by migratepages now and then.
 # That may defer (a debug switch), so MIGRC is switched off when it has something to flush.
-# The scanner gets a whole CPU: of a quarter, the debug kernel makes too few scans in half a minute.
+# Scanners get a whole CPU: of a quarter, the debug kernel makes too few scans in half a minute.
 # Of the stressors, vm, mremap and fork look at what they have written only with --verify.
 RUN = """
 set -e
@@ -51,8 +51,7 @@ echo +memory > cgroup.subtree_control
 mkdir soak
 cd /sys/kernel/mm/kmmscand
 echo 200 > scan_period_ms
-echo 100 > scan_cpu_pct
-echo 1 > hot_threshold
+echo @SHARE@ > scan_cpu_permille
 echo 1 > /sys/kernel/mm/numa/demotion_enabled
 @ON@
 before=$(count pgpromote_success)
@@ -211,6 +210,7 @@ def script(torture: Torture, machine: Topology, seconds: int) -> str:
         ("@ON@", "\n".join(_switch(True))),
         ("@OFF@", "\n".join(_switch(False))),
         ("@TOGGLE@", "\n\t".join(toggle)),
+        ("@SHARE@", str(machine.permille(100))),
         ("@FAST@", ",".join(map(str, machine.fast))),
         ("@SLOW@", ",".join(map(str, slow))),
         ("@BLOCKS@", " ".join(f"/sys/devices/system/node/node{n}/memory*" for n in slow)),

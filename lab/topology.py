@@ -57,6 +57,10 @@ class Topology:
     def vcpus(self) -> int:
         return sum(node.cpus for node in self.nodes)
 
+    def permille(self, percent: int) -> int:
+        """A share of one CPU, in per mille of all CPUs, rounded up: see scan_cpu_permille."""
+        return -(-percent * 10 // self.vcpus)
+
     @property
     def memory_mb(self) -> int:
         """What is there at boot."""

@@ -5,28 +5,27 @@
  * --procs processes share --size-mb of small pages on --node, faulted in under a
  * policy of the task that is dropped afterwards: kmmscand leaves out what a policy
  * keeps off the fast tier.  For the same reason the program that controls them, this
- * one, keeps such a policy: then it is not scanned itself.  It does what the lines on
- * its standard input say (lab/curves.py writes them):
+ * one, keeps such a policy: then none of its page tables is read.  It does what the lines
+ * on its standard input say (lab/curves.py writes them):
  *
  *   set FILE VALUE	a setting of kmmscand
  *   on			enable kmmscand, and pin its threads
  *   off		disable it
  *   touch PERCENT PAGES	all the time the processes read PERCENT of their 2 MiB
- *			regions, and the first PAGES pages of each region; 0 0: nothing.
+ *			regions, and the first PAGES pages of each region; 0 0: nothing,
+ *			but they run, because kmmscand leaves out what sleeps.
  *			Goes on when each has done so once
- *   passes N		wait until kmmscand has been over the memory N times
- *   measure NAME passes N | seconds S
- *			prints "POINT {json}": what the counters grew by; for the plugins
- *			it is a phase, the first one 1, and 0 what lies between
+ *   wait S		wait for S seconds
+ *   measure NAME S	prints "POINT {json}": what the counters grew by in S seconds; for
+ *			the plugins it is a phase, the first one 1, and 0 what lies between
  *
- * Passes are counted by the page-table entries that kmmscand has read or skipped, and
- * measured, if it can be, from a moment at which it sleeps to another one.
+ * The counters grow at the end of each walk, so a measurement goes from a moment at which
+ * kmmscand sleeps to another one.
  */
 #include "common.h"
 #include "lab_numa.h"
 
-#include <limits.h>
-#include <linux/futex.h>
+#include <dirent.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -36,6 +35,7 @@
 #define SYSFS		"/sys/kernel/mm/kmmscand/"
 #define MAX_PROCS	1024
 #define POLL_S		0.005
+#define RUN_S		0.003
 #define PATIENCE_S	180.0
 
 static struct {
@@ -135,6 +135,14 @@ static void touch(const char *base, uint32_t percent, uint32_t pages)
 		touch_region(base, i, pages);
 }
 
+static void run_for(double seconds)
+{
+	double end = now_s() + seconds;
+
+	while (now_s() < end)
+		;
+}
+
 __attribute__((noreturn))
 static void process(unsigned int nr)
 {
@@ -152,10 +160,9 @@ static void process(unsigned int nr)
 		touch(base, percent, pages);
 		atomic_fetch_add(&ctl->rounds, 1);
 		atomic_store(&ctl->done[nr], gen);
-		if (percent || pages)
-			sleep_s(0.001);
-		else
-			syscall(SYS_futex, &ctl->gen, FUTEX_WAIT, gen, NULL, NULL, 0);
+		if (!percent && !pages)
+			run_for(RUN_S);
+		sleep_s(0.001);
 	}
 }
 
@@ -167,7 +174,6 @@ static void touch_all(uint32_t percent, uint32_t pages)
 	ctl->percent = percent;
 	ctl->pages = pages;
 	atomic_store(&ctl->gen, gen);
-	syscall(SYS_futex, &ctl->gen, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	for (unsigned int i = 0; i < cfg.procs; i++) {
 		while (atomic_load(&ctl->done[i]) != gen) {
 			if (waitpid(-1, NULL, WNOHANG) || now_s() > limit)
@@ -203,24 +209,31 @@ static void write_setting(const char *file, const char *value)
 		die("cannot write %s to %s: %s", value, path, strerror(errno));
 }
 
+/* The share of one CPU is spent by the first scanner of the node alone: kmmscand0. */
 static void pin_threads(void)
 {
-	char path[64], comm[64];
-	int max = 32768;
+	char path[300], comm[64];
+	struct dirent *entry;
+	DIR *proc = opendir("/proc");
 
 	scanner = 0;
-	for (int pid = 2; pid < max && !scanner; pid++) {
-		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-		if (!read_text(path, comm, sizeof(comm)))
+	while (proc && (entry = readdir(proc))) {
+		int pid = atoi(entry->d_name);
+
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		if (pid < 2 || !read_text(path, comm, sizeof(comm)))
 			continue;
 		if (!strncmp(comm, "kpromoted", 9))
 			pin(pid, (unsigned int)cfg.system_cpu);
-		if (!strncmp(comm, "kmmscand", 8))
+		if (strncmp(comm, "kmmscand", 8))
+			continue;
+		pin(pid, (unsigned int)cfg.scan_cpu);
+		if (!strchr(comm, ':'))
 			scanner = pid;
 	}
 	if (!scanner)
 		die("no thread kmmscand: is it in this kernel?");
-	pin(scanner, (unsigned int)cfg.scan_cpu);
+	closedir(proc);
 }
 
 static bool scanner_sleeps(void)
@@ -278,64 +291,28 @@ static struct counts counts_now(void)
 	return c;
 }
 
-/* Page-table entries that were read or skipped */
-static uint64_t covered(const struct counts *c)
-{
-	return c->row[PTE_SCANNED] + REGION_PAGES * c->row[PMD_SKIPPED];
-}
-
-/*
- * Counters move at the end of a visit.  Wait for one, and for the scanner to sleep,
- * but not for long: while there is more to do than fits it never does.
- */
+/* The counters, as soon as the scanner sleeps, so that they have all of its walks */
 static struct counts boundary(void)
 {
-	double start = now_s();
-	struct counts c = counts_now();
-	bool moved = false;
+	double limit = now_s() + PATIENCE_S;
 
-	for (;;) {
-		uint64_t before = covered(&c);
-		bool now;
-
+	while (scanner && !scanner_sleeps()) {
+		if (now_s() > limit)
+			die("kmmscand never sleeps");
 		sleep_s(POLL_S);
-		c = counts_now();
-		now = covered(&c) != before;
-		moved |= now;
-		if ((moved && scanner_sleeps()) || (now && c.t > start + 1))
-			return c;
-		if (c.t > start + PATIENCE_S)
-			die("kmmscand scans nothing");
 	}
+	return counts_now();
 }
 
-static struct counts wait_passes(const struct counts *from, uint64_t passes)
+static void measure(const char *name, unsigned int phase, double seconds)
 {
-	struct counts c;
-
-	do {
-		c = boundary();
-		if (c.t > from->t + PATIENCE_S)
-			die("kmmscand takes too long for %llu passes",
-			    (unsigned long long)passes);
-	} while (covered(&c) - covered(from) < passes * npages * cfg.procs);
-	return c;
-}
-
-static void measure(const char *name, unsigned int phase, const char *unit, double amount)
-{
-	bool passes = !strcmp(unit, "passes");
-	struct counts from = passes ? boundary() : counts_now(), to;
+	struct counts from = boundary(), to;
 	double cpu = scanner_cpu_s();
 	uint64_t rounds = atomic_load(&ctl->rounds);
 
 	lab_phase(phase);
-	if (passes) {
-		to = wait_passes(&from, (uint64_t)amount);
-	} else {
-		sleep_s(amount);
-		to = counts_now();
-	}
+	sleep_s(seconds);
+	to = boundary();
 	lab_phase(0);
 	printf("POINT {\"name\":\"%s\",\"phase\":%u,\"seconds\":%.4f,\"cpu_s\":%.6f,"
 	       "\"touch_rounds\":%.2f", name, phase, to.t - from.t, scanner_cpu_s() - cpu,
@@ -364,13 +341,10 @@ static void command(const char *line)
 		scanner = 0;
 	} else if (sscanf(line, "touch %u %u", &percent, &pages) == 2) {
 		touch_all(percent, pages);
-	} else if (sscanf(line, "passes %lf", &n) == 1) {
-		struct counts from = counts_now();
-
-		wait_passes(&from, (uint64_t)n);
-	} else if (sscanf(line, "measure %63s %63s %lf", a, b, &n) == 3 &&
-		   phase + 1 < LAB_MAX_PHASES) {
-		measure(a, ++phase, b, n);
+	} else if (sscanf(line, "wait %lf", &n) == 1) {
+		sleep_s(n);
+	} else if (sscanf(line, "measure %63s %lf", a, &n) == 2 && phase + 1 < LAB_MAX_PHASES) {
+		measure(a, ++phase, n);
 	} else {
 		die("cannot do: %s", line);
 	}
