@@ -76,7 +76,7 @@ void tier_mm_inherit(struct mm_struct *mm, const struct mm_struct *from)
  * @arg5:   0
  *
  * A visit that goes on just now may read one more slice (walk.c); candidates that have been found
- * before can be promoted for a second.
+ * before can be promoted for two seconds.
  *
  * Context: a user process.
  * Return: 0, or what is set, or -EINVAL and nothing has changed.
