@@ -287,7 +287,7 @@ def check(cases: Sequence[dict[str, Any]]) -> list[str]:
                 failures.append(f"{where}: the scanner uses no more without the limit")
             young = figures.get("young_share")
             # The walk that clears finds all of them young.  A window can be too short for the
-            # processes to touch them all again, and then the first look reads as many in vain.
+            # processes to touch them all again.  The first look then reads as many old entries.
             alone = case["processes"] == 1
             if name == "touched" and alone and (young is None or young < 0.45):
                 failures.append(f"{where}: only {_share(young)} of the entries were young")

@@ -256,7 +256,7 @@ void period_cost(struct period *p, u64 ns, unsigned long moved)
 /**
  * period_demoted - pages have been demoted for candidates
  * @p:       of the slow node; the lock is held
- * @ns:      CPU time, also for pages that were looked at in vain
+ * @ns:      CPU time, with the time for pages that stayed
  * @demoted: base pages
  */
 void period_demoted(struct period *p, u64 ns, unsigned long demoted)
@@ -283,6 +283,10 @@ static unsigned long period_new_quota(struct period *p, unsigned int period_ms, 
 	cpu = div64_u64(ns, p->page_ns + (full ? p->demote_ns : 0));
 	rate = mult_frac((unsigned long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) <<
 			 (20 - PAGE_SHIFT), period_ms, MSEC_PER_SEC);
+	if (kmmscand_fault(RATE))
+		rate = U32_MAX;
+	if (kmmscand_fault(CPU))
+		cpu = U32_MAX;
 	return policy_quota(min(rate, U32_MAX), clamp_t(unsigned long, cpu, PERIOD_BATCH, U32_MAX),
 			    PERIOD_GAIN_PERMILLE);
 }

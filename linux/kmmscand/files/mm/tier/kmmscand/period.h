@@ -31,7 +31,7 @@ struct period_groups {
 /**
  * struct period_counts - counters, by memory control group, in base pages
  * @pushed:   candidates that visits have found, of all groups
- * @gone:     candidates that promoters have taken, and those that were dropped
+ * @gone:     candidates that promoters have popped or the ring has dropped
  * @waiting:  candidates in the ring; the only count that does not only grow
  * @promoted: promoted
  * @again:    of these, demoted lately

@@ -399,7 +399,7 @@ void policy_bucket_moved(struct policy_bucket *bucket, u32 found, u32 moved)
  * @e:		one period in 2^e, until now
  * @cost:	of a visit
  * @found:	candidates of the visit
- * @loss:	of 1,024 candidates, those that do not move
+ * @loss:	number of candidates that do not move, of 1,024
  * @page_cost:	of a promotion
  * @saturated:	of the node: policy_update_window()
  *

@@ -182,14 +182,16 @@ struct space *space_take(int home)
  * space_give - give an address space back after a visit
  * @space: from space_take()
  * @due:   when the next visit is due
+ * @again: the next visit does not wait until a thread is seen
  *
  * Context: the worker that has taken it.
  */
-void space_give(struct space *space, ktime_t due)
+void space_give(struct space *space, ktime_t due, bool again)
 {
 	spin_lock(&spaces_lock);
 	space->busy = false;
 	space->due = due;
+	space->seen |= again;
 	if (space->seen)
 		space_queue(space);
 	spin_unlock(&spaces_lock);

@@ -78,7 +78,7 @@ void spaces_init(void);
 void spaces_clean(bool all);
 void space_seen(struct mm_struct *mm, int nid, int home);
 struct space *space_take(int home);
-void space_give(struct space *space, ktime_t due);
+void space_give(struct space *space, ktime_t due, bool again);
 void space_drop(struct space *space);
 bool spaces_due(int home);
 void spaces_wake(int home);

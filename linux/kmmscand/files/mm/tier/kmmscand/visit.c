@@ -115,13 +115,6 @@ static enum visit_kind visit_kind(const struct space *space)
 	return mmu_age_secondary(space->mm) ? VISIT_GUEST : VISIT_FULL;
 }
 
-/* Back to the queue, as if it had not been taken */
-static void visit_give_back(struct space *space, ktime_t due)
-{
-	space->seen = true;
-	space_give(space, due);
-}
-
 static void visit_learn(struct visit *visit, struct piece *piece);
 
 /* Clear the bits of an address space that is due.  Returns false if there are no more. */
@@ -138,7 +131,7 @@ static bool visit_clear(struct visit *visit, u64 deadline)
 	if (!visit->nr_pieces)
 		visit->kind = kind;
 	if (kind != visit->kind) {
-		visit_give_back(space, space->due);
+		space_give(space, space->due, true);
 		return ++visit->bumped < VISIT_PIECES;
 	}
 	space->group = tier_mm_group(space->mm);
@@ -157,7 +150,7 @@ static bool visit_clear(struct visit *visit, u64 deadline)
 	}
 	space->owed = piece->cleared;
 	if (ret == -EBUSY && piece->begin == piece->end) {
-		visit_give_back(space, ktime_add_ns(ktime_get(), visit_period_ns() / VISIT_BUSY));
+		space_give(space, ktime_add_ns(ktime_get(), visit_period_ns() / VISIT_BUSY), true);
 		return true;
 	}
 	piece->done = ret == 1;
@@ -194,7 +187,7 @@ static void visit_time(struct visit *visit, struct piece *piece, enum walk_look 
 	piece->looked = now;
 }
 
-/* One look at all pieces; once more at those that were held up, while others were looked at */
+/* Look at all pieces, and a second time at pieces whose mmap_lock was taken. */
 static void visit_look(struct visit *visit, enum walk_look look, bool huge)
 {
 	unsigned int i, tries;
@@ -352,9 +345,7 @@ static void visit_learn(struct visit *visit, struct piece *piece)
 			     piece->first[0] + piece->first[1], piece->last[0] + piece->last[1],
 			     piece->pushed, cost, space->turn);
 	/* The parts of a turn count as one visit. */
-	if (!change && !piece->done)
-		space->seen = true;
-	space_give(space, visit_due(visit, piece, jump));
+	space_give(space, visit_due(visit, piece, jump), !change && !piece->done);
 }
 
 /**

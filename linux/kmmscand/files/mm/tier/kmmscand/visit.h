@@ -25,7 +25,7 @@ struct space;
  * enum walk_look - what a walk over regions does
  * @WALK_CLEAR:  it clears Accessed bits, and chooses regions
  * @WALK_FIRST:  it notes which pages have been accessed since
- * @WALK_SECOND: of these, it looks for those that have been accessed since the first look
+ * @WALK_SECOND: it looks for pages of the first look that have been accessed again
  * @WALK_SAMPLE: it clears Accessed bits of some regions, to look for change
  * @WALK_CHANGE: it counts pages of these that have been accessed since
  */

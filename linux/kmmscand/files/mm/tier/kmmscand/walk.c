@@ -5,9 +5,9 @@
  *
  * A visit has three walks, a window apart.  The first one clears bits and chooses regions: page
  * tables with slow pages that have been accessed.  The second one notes in a bitmap which pages of
- * these have been accessed since.  The third one looks at these pages only; those that have been
- * accessed again are candidates, and go to the ring of their node after the page-table lock has
- * been dropped.
+ * these have been accessed since.  The third one looks at these pages only.  A page that has been
+ * accessed again is a candidate, and goes to the ring of its node after the walk has dropped the
+ * page-table lock.
  *
  * Locks: mmap_lock is held for at most WALK_SLICE page tables, WALK_SLICE_HOLES empty upper-level
  * entries or WALK_SLICE_NS, or until a task waits for the lock, whichever is first; but for one

@@ -78,7 +78,7 @@ static void test_stream(void)
 	}
 	moved = count_on(p, len, fast);
 	ksft_print_msg("%lu of %lu pages that were read once were promoted\n", moved, len / PAGE);
-	ok &= moved <= len / PAGE / 50;
+	ok &= moved <= len / PAGE / 500;
 	ok = ok && rises(hot, MB);
 	enable(false);
 	ksft_test_result(ok, "what is only streamed over stays\n");

@@ -34,7 +34,7 @@
 /* Until it is known that there is too much, and how long it is watched then */
 #define LEARN_S		30
 #define WATCH_S		30
-/* Limit of pages that are promoted meanwhile, in percent of the hot pages that are slow */
+/* The test promotes at most this share of the slow hot pages, in percent */
 #define FEW		100
 /* Limit of pages that are promoted again, in percent of all promoted pages */
 #define FEW_AGAIN	1
