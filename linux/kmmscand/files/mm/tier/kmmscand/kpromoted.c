@@ -18,8 +18,8 @@
  * CPU time allows (cpu.c).
  *
  * Locking: the promoters of a node share struct period, under its mutex, which they hold while they
- * choose a batch.  A promoter then holds the lock of memory hotplug, too, so each frame of the batch
- * has a struct page.
+ * choose a batch.  A promoter then holds the lock of memory hotplug, too, so each frame of the
+ * batch has a struct page.
  */
 
 #include <linux/atomic.h>
