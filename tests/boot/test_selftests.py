@@ -300,6 +300,7 @@ BROKEN_LONG = (
     ("cache_mapped", "kmmscand_cache_test", "mapped"),
     ("opt_out", "kmmscand_control_test", "opt_out"),
     ("opt_out", "kmmscand_control_test", "scale"),
+    ("memcg", "kmmscand_control_test", "charges"),
     ("max", "kmmscand_control_test", "off"),
     ("max", "kmmscand_control_test", "off_shared"),
     ("max", "kmmscand_control_test", "offline"),

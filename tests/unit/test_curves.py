@@ -107,7 +107,7 @@ def test_instructions_are_those_of_the_scanner() -> None:
 
 def test_functions_of_a_later_kmmscand_count_as_scanning() -> None:
     assert curves.is_scanning("walk_something_new")
-    for name in ("kpromoted_thread", "space_take", "kmmscand_cpu_pay", "policy_turn"):
+    for name in ("kpromoted_work", "space_take", "kmmscand_cpu_pay", "policy_turn"):
         assert not curves.is_scanning(name)
     assert not any(curves.is_scanning(name) for name in curves.WAIT_SYMBOLS)
 

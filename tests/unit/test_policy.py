@@ -33,7 +33,7 @@ class Heat(Structure):
 
 
 class Wait(Structure):
-    _fields_ = (("wait_ms", c_uint32), ("last_ms", c_uint64))
+    _fields_ = (("wait_ms", c_uint32), ("rate", c_uint32), ("last_ms", c_uint64))
 
 
 class Period(Structure):
@@ -242,7 +242,7 @@ def test_window_of_visits_that_began_long_ago_counts(policy: ctypes.CDLL) -> Non
 def test_window_follows_the_root_of_candidates(policy: ctypes.CDLL) -> None:
     assert _window(policy, Node(window_us=64_000), room=5000, pushed=3999) == 32_000
     assert _window(policy, Node(window_us=64_000), room=5000, pushed=249) == 128_000
-    assert _window(policy, Node(window_us=64_000), room=5000, pushed=0) == 256_000
+    assert _window(policy, Node(window_us=64_000), room=5000, pushed=0) == 128_000
     assert _window(policy, Node(window_us=64_000), room=5000, pushed=1500) == 64_000
     assert _window(policy, Node(window_us=64_000), room=5000, pushed=639) == 80_000
     shorter = _window(policy, Node(window_us=64_000), room=5000, pushed=2249)
@@ -254,10 +254,10 @@ def test_window_of_many_pages_does_not_overflow(policy: ctypes.CDLL) -> None:
     assert _window(policy, node, quota=8000, room=8000, pushed=31_999) == 32_000
 
 
-def test_window_changes_by_four_at_most(policy: ctypes.CDLL) -> None:
+def test_window_becomes_a_quarter_or_twice_as_long_at_most(policy: ctypes.CDLL) -> None:
     """One period with few or many candidates can be an accident."""
     assert _window(policy, Node(window_us=256_000), room=5000, pushed=10**6) == 64_000
-    assert _window(policy, Node(window_us=64_000), room=5000, pushed=0) == 256_000
+    assert _window(policy, Node(window_us=64_000), room=5000, pushed=0) == 128_000
 
 
 def test_window_has_limits(policy: ctypes.CDLL) -> None:
@@ -325,6 +325,10 @@ def test_jump_needs_three_times_the_mean(policy: ctypes.CDLL) -> None:
     assert not policy.policy_jump(byref(change), 590, 10_000)
     assert policy.policy_jump(byref(change), 900, 10_000)
     assert not policy.policy_jump(byref(change), 900, 10_000)
+    # Two looks make a mean.
+    change = Change()
+    looks = [policy.policy_jump(byref(change), found, 10_000) for found in (200, 200, 900)]
+    assert looks == [False, False, True]
 
 
 def test_jump_is_more_than_three_times_the_mean(policy: ctypes.CDLL) -> None:
@@ -355,11 +359,11 @@ def test_jump_of_many_pages_does_not_overflow(policy: ctypes.CDLL) -> None:
 
 def test_jump_in_a_small_sample_is_none(policy: ctypes.CDLL) -> None:
     """Fewer than 64 pages that are looked at change no mean; fewer that are found are chance."""
-    change = Change(rate=1, looks=3)
+    change = Change(rate=1, looks=1)
     assert not policy.policy_jump(byref(change), 63, 63)
-    assert (change.rate, change.looks) == (1, 3)
+    assert (change.rate, change.looks) == (1, 1)
     assert not policy.policy_jump(byref(change), 0, 64)
-    assert (change.rate, change.looks) == (0, 4)
+    assert (change.rate, change.looks) == (0, 2)
     change = Change(rate=1, looks=4)
     assert not policy.policy_jump(byref(change), 63, 1000)
     assert policy.policy_jump(byref(Change(rate=1, looks=4)), 64, 1000)
@@ -370,14 +374,18 @@ def test_attempt_waits_for_need_and_time(policy: ctypes.CDLL) -> None:
         return bool(policy.policy_attempt_due(byref(wait), 6_000, byref(period), waiting, now))
 
     wait = Wait()
-    few, much = Period(quota=100, room=199), Period(quota=100, room=200)
+    few, much = (Period(quota=100, pushed=100, room=room) for room in (199, 200))
     assert due(few, 0, 1000)
     assert not due(few, 0, 999)
     assert not due(much, 0, 1000)
-    some = Period(quota=100, full=True, victims=5)
+    # There is more room than candidates need.
+    assert not due(Period(quota=100, pushed=50, room=100), 0, 1000)
+    assert due(Period(quota=100, pushed=50, room=99), 0, 1000)
+    assert not due(Period(quota=50, pushed=100, room=100), 0, 1000)
+    some = Period(quota=100, pushed=100, full=True, victims=5)
     assert not due(some, 5, 1000)
     assert due(some, 6, 1000)
-    many = Period(quota=100, full=True, victims=200)
+    many = Period(quota=100, pushed=100, full=True, victims=200)
     assert not due(many, 10_000, 1000)
     policy.policy_attempt_begins(byref(wait), 1000)
     assert not due(some, 6, 1999)
@@ -385,14 +393,31 @@ def test_attempt_waits_for_need_and_time(policy: ctypes.CDLL) -> None:
 
 
 def test_attempt_in_vain_delays_the_next_one(policy: ctypes.CDLL) -> None:
-    period = Period(quota=100, full=True)
-    wait = Wait(wait_ms=4000)
+    period = Period(quota=100, pushed=100, full=True)
+    wait = Wait(wait_ms=4000, rate=6_000)
     for now, due in ((3999, False), (4000, True)):
         assert policy.policy_attempt_due(byref(wait), 6_000, byref(period), 6, now) == due
 
 
+def test_attempt_for_much_hotter_candidates_does_not_wait(policy: ctypes.CDLL) -> None:
+    """Something else has become hot.  Its victims are idle for a quarter of the time."""
+    period = Period(quota=100, pushed=100, full=True)
+    wait = Wait(wait_ms=64_000, rate=6_000)
+    for rate, due in ((24_003, False), (24_004, True)):
+        assert policy.policy_attempt_due(byref(wait), rate, byref(period), 6, 1000) == due
+
+
+def test_attempt_in_vain_for_hot_candidates_counts_for_colder_ones(policy: ctypes.CDLL) -> None:
+    wait = Wait()
+    for rate, hottest in ((6_000, 6_000), (9_000, 9_000), (3_000, 9_000)):
+        policy.policy_attempt_ends(byref(wait), rate, 0, 1, 1)
+        assert wait.rate == hottest
+    policy.policy_attempt_ends(byref(wait), 3_000, 1, 1, 1)
+    assert (wait.rate, wait.wait_ms) == (0, 0)
+
+
 def test_attempt_for_a_large_quota_does_not_overflow(policy: ctypes.CDLL) -> None:
-    period = Period(quota=1 << 31, full=True)
+    period = Period(quota=1 << 31, pushed=1 << 31, full=True)
     assert policy.policy_attempt_due(byref(Wait()), 6_000, byref(period), 6, 1000)
 
 
@@ -430,9 +455,10 @@ def test_attempt_may_cost_twice_its_promotions(policy: ctypes.CDLL) -> None:
 
 def test_bucket_that_begins_anew_exchanges_as_much_as_others(policy: ctypes.CDLL) -> None:
     """After a shift, pages that were demoted lately are hot for good reason."""
-    bucket = Bucket(exchanged=400, again=39, shift=3, loss=7)
+    bucket = Bucket(exchanged=400, again=39, shift=3, loss=7, weight=9)
     policy.policy_bucket_begin(byref(bucket))
-    assert (bucket.exchanged, bucket.again, bucket.shift, bucket.loss) == (0, 0, 0, 7)
+    assert (bucket.exchanged, bucket.again, bucket.shift) == (0, 0, 0)
+    assert (bucket.loss, bucket.weight) == (0, 0)
 
 
 def test_bucket_exchanges_less_after_many_in_vain(policy: ctypes.CDLL) -> None:

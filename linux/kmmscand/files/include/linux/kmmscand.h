@@ -6,6 +6,7 @@
 #ifndef _LINUX_KMMSCAND_H
 #define _LINUX_KMMSCAND_H
 
+#include <linux/jiffies.h>
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
@@ -18,6 +19,7 @@ struct seq_file;
 #ifdef CONFIG_KMMSCAND
 DECLARE_STATIC_KEY_FALSE(kmmscand_cache_key);
 extern nodemask_t kmmscand_slow_nodes;
+extern unsigned long kmmscand_cache_until;
 
 void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
 			  loff_t prev);
@@ -26,11 +28,13 @@ void kmmscand_vmstat_show(struct seq_file *m);
 /**
  * kmmscand_looks_at_cache - does it matter what page cache is read?
  *
- * Always false, at the cost of a nop, while kmmscand is off or does not look at page cache.
+ * Always false, at the cost of a nop, while kmmscand is off or does not look at page cache.  Else
+ * true during a look.
  */
 static inline bool kmmscand_looks_at_cache(void)
 {
-	return static_branch_unlikely(&kmmscand_cache_key);
+	return static_branch_unlikely(&kmmscand_cache_key) &&
+	       time_before_eq(jiffies, READ_ONCE(kmmscand_cache_until));
 }
 
 /**

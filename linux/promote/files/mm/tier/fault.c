@@ -26,6 +26,7 @@ static const char * const tier_fault_names[NR_TIER_FAULTS] = {
 	[TIER_FAULT_WAIT]		= "fault_wait",
 	[TIER_FAULT_KEEP]		= "fault_keep",
 	[TIER_FAULT_SPARE]		= "fault_spare",
+	[TIER_FAULT_MEMCG]		= "fault_memcg",
 };
 
 /**

@@ -20,6 +20,7 @@ struct dentry;
  * @TIER_FAULT_WAIT:		changes of policies do not wait for promotions under way
  * @TIER_FAULT_KEEP:		memory that may not be demoted is reclaimed for promotions
  * @TIER_FAULT_SPARE:		memory.min and memory.low are ignored for promotions
+ * @TIER_FAULT_MEMCG:		a list counts for the group of its first folio
  */
 enum tier_fault {
 	TIER_FAULT_SPLIT,
@@ -30,6 +31,7 @@ enum tier_fault {
 	TIER_FAULT_WAIT,
 	TIER_FAULT_KEEP,
 	TIER_FAULT_SPARE,
+	TIER_FAULT_MEMCG,
 	NR_TIER_FAULTS
 };
 

@@ -6,7 +6,7 @@
  * struct tier_range (page frames and target node, no reference) and calls
  * tier_promote() from process context, with no mm lock held.  This file looks
  * up the folios again, decides which of them may move, and hands them to
- * migrate_pages() in lists that share target node, memcg and order.
+ * migrate_pages() in lists that share target node and order.
  *
  * What a range names may have been freed, reused, split, collapsed or taken
  * offline since it was recorded.  That is expected and harmless: only a folio
@@ -90,11 +90,15 @@ DEFINE_STATIC_KEY_FALSE(tier_promote_key);
 static DEFINE_MUTEX(tier_promoters_mutex);
 static unsigned int tier_promoters;	/* under the mutex */
 
-/* A list for migrate_pages(): one target node, one memcg, one order */
+/* Memory control groups of a list */
+#define TIER_BATCH_MEMCGS	8
+
+/* A list for migrate_pages(): one target node, one order, few memcgs */
 struct tier_batch {
 	struct list_head folios;
 	struct tier_flight *flight;
-	struct mem_cgroup *memcg;	/* a reference, or NULL */
+	struct mem_cgroup *memcg[TIER_BATCH_MEMCGS];	/* references, or NULL */
+	unsigned int nr_memcgs;
 	int nid;
 	unsigned int order;
 	unsigned long nr_pages;		/* on @folios */
@@ -105,9 +109,10 @@ struct tier_batch {
 
 /* Counts what migrate_pages() really did; see tier_flush() */
 struct tier_dst {
+	const struct tier_batch *batch;
 	int nid;
-	unsigned long nr_alloc;
-	unsigned long nr_put;
+	/* Base pages allocated and not put, by memcg of the source */
+	unsigned long moved[TIER_BATCH_MEMCGS];
 	unsigned long wanted;		/* base pages, still to be asked for */
 	/* Base pages that are allocated already: from @spare on, up to @spares */
 	unsigned int spare;
@@ -137,11 +142,23 @@ static struct folio *tier_alloc_base(struct tier_dst *dst, gfp_t gfp)
 	return page_folio(page);
 }
 
+/* Number of a memcg of the batch, or TIER_BATCH_MEMCGS.  Only isolation makes folio_memcg() stable. */
+static unsigned int tier_memcg(const struct tier_batch *batch, struct folio *folio)
+{
+	unsigned int i;
+
+	for (i = 0; i < batch->nr_memcgs; i++) {
+		if (batch->memcg[i] == folio_memcg(folio))
+			return i;
+	}
+	return TIER_BATCH_MEMCGS;
+}
+
 /* For migrate_pages(): a folio of the same order on the target node, or NULL */
 static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 {
 	struct tier_dst *dst = (struct tier_dst *)private;
-	unsigned int order = folio_order(src);
+	unsigned int order = folio_order(src), i;
 	struct folio *folio;
 	gfp_t gfp;
 
@@ -155,7 +172,12 @@ static struct folio *tier_alloc_dst(struct folio *src, unsigned long private)
 		folio = tier_alloc_base(dst, gfp);
 	}
 	if (folio) {
-		dst->nr_alloc += folio_nr_pages(folio);
+		i = tier_memcg(dst->batch, src);
+		if (WARN_ON_ONCE(i == TIER_BATCH_MEMCGS) || tier_fault(MEMCG))
+			i = 0;
+		/* For tier_put_dst().  Migration writes the index when it cannot fail any more. */
+		folio->index = i;
+		dst->moved[i] += folio_nr_pages(folio);
 		tier_demoted_promote(src);
 	}
 	return folio;
@@ -165,8 +187,24 @@ static void tier_put_dst(struct folio *folio, unsigned long private)
 {
 	struct tier_dst *dst = (struct tier_dst *)private;
 
-	dst->nr_put += folio_nr_pages(folio);
+	dst->moved[folio->index] -= folio_nr_pages(folio);
 	folio_put(folio);
+}
+
+/* The charge moves with the folio. */
+static unsigned long tier_count_moved(const struct tier_batch *batch, const struct tier_dst *dst)
+{
+	unsigned long moved = 0;
+	unsigned int i;
+
+	for (i = 0; i < batch->nr_memcgs; i++) {
+		moved += dst->moved[i];
+#ifdef CONFIG_NUMA_BALANCING	/* the item does not exist without */
+		mod_lruvec_state(mem_cgroup_lruvec(batch->memcg[i], NODE_DATA(batch->nid)),
+				 PGPROMOTE_SUCCESS, dst->moved[i]);
+#endif
+	}
+	return moved;
 }
 
 /*
@@ -177,11 +215,13 @@ static void tier_flush(struct tier_batch *batch, const struct folio *next,
 		       struct tier_promote_stats *stats)
 {
 	struct tier_dst dst = {
+		.batch = batch,
 		.nid = batch->nid,
 		.wanted = batch->nr_pages,
 	};
 	unsigned long moved, refused, left = 0;
 	struct folio *folio;
+	unsigned int i;
 	int rc;
 
 	if (list_empty(&batch->folios))
@@ -197,7 +237,7 @@ static void tier_flush(struct tier_batch *batch, const struct folio *next,
 	 * was isolated as migrated.  Every other success has consumed a folio
 	 * of ours and every failure has returned it, so this is exact.
 	 */
-	moved = dst.nr_alloc - dst.nr_put;
+	moved = tier_count_moved(batch, &dst);
 	while (dst.spare < dst.spares)
 		__free_page(dst.page[dst.spare++]);
 
@@ -226,24 +266,13 @@ static void tier_flush(struct tier_batch *batch, const struct folio *next,
 	if (batch->nr_pages > moved + refused + left)
 		stats->skipped += batch->nr_pages - moved - refused - left;
 
-#ifdef CONFIG_NUMA_BALANCING	/* the item does not exist without */
-	if (moved) {
-		struct lruvec *lruvec;
-
-		/*
-		 * The charge moves with the folio, and all folios of the list
-		 * had the same one when they were isolated.
-		 */
-		lruvec = mem_cgroup_lruvec(batch->memcg, NODE_DATA(batch->nid));
-		mod_lruvec_state(lruvec, PGPROMOTE_SUCCESS, moved);
-	}
-#endif
 	trace_tier_promote_batch(batch->nid, batch->order, batch->nr_pages,
 				 moved, rc == -ENOMEM ? 0 : left,
 				 rc == -ENOMEM ? left : 0);
 
-	mem_cgroup_put(batch->memcg);
-	batch->memcg = NULL;
+	for (i = 0; i < batch->nr_memcgs; i++)
+		mem_cgroup_put(batch->memcg[i]);
+	batch->nr_memcgs = 0;
 	batch->nr_pages = 0;
 }
 
@@ -386,7 +415,6 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 {
 	unsigned long nr = folio_nr_pages(folio);
 	unsigned int order = folio_order(folio);
-	struct mem_cgroup *memcg;
 	bool room = true;
 
 	if (batch->nid != nid || batch->order != order ||
@@ -422,14 +450,13 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 	/* Undone by migrate_pages() or putback_movable_pages() */
 	node_stat_mod_folio(folio, NR_ISOLATED_ANON + folio_is_file_lru(folio), nr);
 
-	/* Only the isolation makes folio_memcg() stable. */
-	memcg = get_mem_cgroup_from_folio(folio);
-	if (memcg != batch->memcg)
-		tier_flush(batch, folio, stats);
-	if (list_empty(&batch->folios))
-		batch->memcg = memcg;
-	else
-		mem_cgroup_put(memcg);
+	if (tier_memcg(batch, folio) == TIER_BATCH_MEMCGS) {
+		if (batch->nr_memcgs == TIER_BATCH_MEMCGS)
+			tier_flush(batch, folio, stats);
+		/* Its charge keeps the memcg. */
+		batch->memcg[batch->nr_memcgs] = folio_memcg(folio);
+		mem_cgroup_tryget(batch->memcg[batch->nr_memcgs++]);
+	}
 
 	/*
 	 * An active folio comes to the youngest generation, which tells reclaim all that
@@ -487,7 +514,7 @@ next:
 /**
  * tier_promote - move ranges of page frames to the nodes they name
  * @ranges:    what to move; need not be sorted, but ranges with the same target
- *             and memcg next to each other share the cost of a batch
+ *             next to each other share the cost of a batch
  * @nr_ranges: number of elements
  * @stats:     counts are added to it
  *

@@ -5,7 +5,8 @@
  * No Accessed bit tells of a read(2): the kernel copies, through its own mapping.  The few
  * functions that copy ask kmmscand_looks_at_cache() (a static branch), and tell of folios on slow
  * nodes.  A read takes the place of the Accessed bit.  In each period (scan_period_ms) there is a
- * look of the length of a window (period_window_us()).  A folio that is read in the looks of two
+ * look of the length of a window (period_window_us()), but of half the period at most, so that half
+ * of the reads at least cost nothing.  A folio that is read in the looks of two
  * periods, one after the other, is a candidate, as a mapped page that both looks of a visit find.
  *
  * A bit for each frame says that the frame was read in this look, another one in the look before.
@@ -27,8 +28,9 @@
  *   direct I/O, DAX, hugetlbfs: there is no page cache, or it cannot move
  *
  * Cost.  With page_cache off, or kmmscand, one nop for each batch of folios (up to 31), in tmpfs
- * for each folio.  On, the node of each folio is looked at; on slow nodes the clock and the bit;
- * and only for a folio that has not been read in this look all else.
+ * for each folio.  On, the clock is read for each batch.  During a look the node of each folio is
+ * looked at; on slow nodes the bit; and only for a folio that has not been read in this look all
+ * else.
  *
  * Memory: two bits for each frame that a slow node spans, while page_cache is on; with several fast
  * nodes two bytes more for 256 frames.
@@ -88,6 +90,8 @@ struct cache_node {
 DEFINE_STATIC_KEY_FALSE(kmmscand_cache_key);
 /* Slow nodes, for readers */
 nodemask_t kmmscand_slow_nodes __read_mostly;
+/* When the last look of all nodes ends, in jiffies */
+unsigned long kmmscand_cache_until __read_mostly;
 
 /* Serialises changes of the key and of the bitmaps.  Nests inside kmmscand_mutex. */
 static DEFINE_MUTEX(cache_mutex);
@@ -341,14 +345,15 @@ static void cache_end_look(int nid, struct cache_node *cache, unsigned long from
 /**
  * cache_period - a look at page cache ends, the next one begins
  * @nid:       slow node
- * @window_us: length of the next one
+ * @window_us: length of the next one, as far as it is not longer than half a period
  *
  * Context: the promoter of the node; may sleep.
  */
 void cache_period(int nid, u32 window_us)
 {
+	u32 most_us = READ_ONCE(kmmscand_tunables.scan_period_ms) * USEC_PER_MSEC / 2;
 	struct cache_node *cache;
-	unsigned long i;
+	unsigned long i, until;
 
 	if (!static_branch_unlikely(&kmmscand_cache_key))
 		return;
@@ -365,8 +370,12 @@ void cache_period(int nid, u32 window_us)
 				       min((i + 1) * CACHE_STRETCH, cache->frames));
 			cond_resched();
 		}
-		WRITE_ONCE(cache->window, usecs_to_jiffies(window_us));
+		WRITE_ONCE(cache->window, usecs_to_jiffies(min(window_us, most_us)));
 		WRITE_ONCE(cache->begun, jiffies);
+		/* Under the mutex.  The other nodes have periods of their own. */
+		until = cache->begun + cache->window;
+		if (time_after(until, kmmscand_cache_until))
+			WRITE_ONCE(kmmscand_cache_until, until);
 	}
 	put_online_mems();
 	mutex_unlock(&cache_mutex);

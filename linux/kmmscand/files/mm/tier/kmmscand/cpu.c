@@ -22,9 +22,7 @@
 #include <linux/minmax.h>
 #include <linux/sched.h>
 #include <linux/sched/cputime.h>
-#include <linux/sched/isolation.h>
 #include <linux/spinlock.h>
-#include <linux/topology.h>
 
 #include "cpu.h"
 #include "fault.h"
@@ -163,23 +161,4 @@ void kmmscand_cpu_pay(struct kmmscand_cpu *cpu)
 	}
 	try_to_freeze();
 	cond_resched();
-}
-
-/**
- * kmmscand_bind - let a thread run on the CPUs of a node
- * @task: kthread
- * @nid:  node
- *
- * A preference, for the memory that the thread walks; user space may change it, until a CPU of the
- * node comes online.
- */
-void kmmscand_bind(struct task_struct *task, int nid)
-{
-	cpumask_var_t cpus;
-
-	if (!alloc_cpumask_var(&cpus, GFP_KERNEL))
-		return;
-	if (cpumask_and(cpus, cpumask_of_node(nid), housekeeping_cpumask(HK_TYPE_KTHREAD)))
-		set_cpus_allowed_ptr(task, cpus);
-	free_cpumask_var(cpus);
 }

@@ -7,7 +7,6 @@
 
 #include <linux/types.h>
 
-struct task_struct;
 struct kmmscand_share;
 
 /* Threads that a node has at most; all but the first one help it */
@@ -32,6 +31,5 @@ unsigned int kmmscand_share_threads(const struct kmmscand_share *share, unsigned
 void kmmscand_cpu_start(struct kmmscand_cpu *cpu, struct kmmscand_share *share);
 void kmmscand_cpu_charge(struct kmmscand_cpu *cpu);
 void kmmscand_cpu_pay(struct kmmscand_cpu *cpu);
-void kmmscand_bind(struct task_struct *task, int nid);
 
 #endif /* _MM_TIER_KMMSCAND_CPU_H */

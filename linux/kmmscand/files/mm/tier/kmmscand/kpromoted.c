@@ -13,17 +13,14 @@
  * is taken.  While all fast nodes are full and no victims are known, candidates wait in the ring.
  * A candidate that finds no place is dropped: the next visit finds the page again.
  *
- * A slow node has KMMSCAND_THREADS promoters.  The first one waits for candidates and ends
- * periods.  A promoter that leaves a batch in the ring wakes the next one, as far as the share of
- * CPU time allows (cpu.c).
+ * A slow node has several promoters (thread.c).  The first one waits for candidates and ends
+ * periods.  A promoter that leaves a batch in the ring wakes the next one.
  *
  * Locking: the promoters of a node share struct period, under its mutex, which they hold while they
  * choose a batch.  A promoter then holds the lock of memory hotplug, too, so each frame of the
  * batch has a struct page.
  */
 
-#include <linux/atomic.h>
-#include <linux/err.h>
 #include <linux/freezer.h>
 #include <linux/kthread.h>
 #include <linux/memory-tiers.h>
@@ -46,6 +43,7 @@
 #include "period.h"
 #include "policy.h"
 #include "ring.h"
+#include "thread.h"
 #include "victim.h"
 
 /* How long to wait for bandwidth */
@@ -56,17 +54,15 @@
 /* What is known of a fast node in a batch */
 struct kpromoted_room {
 	long left;			/* base pages, free or of victims */
-	bool roomy;			/* no victims are needed */
+	long free;			/* of these, for which no victims are needed */
+	unsigned long exchanged;	/* taken of the others */
 };
 
 struct kpromoted {
-	struct task_struct *task;
-	struct kpromoted *next;		/* that this one wakes */
-	wait_queue_head_t wait;		/* of all but the first one of a node */
-	atomic_t wanted;
-	unsigned int nr;		/* 0: the first one */
+	struct kmmscand_thread *thread;
 	struct period *period;
-	struct kmmscand_cpu cpu;
+	bool waits;			/* for candidates, and not for quota */
+	bool stuck;			/* the others in the ring wait for victims */
 	struct kpromoted_limits limits;
 	struct candidate taken[PERIOD_BATCH];
 	struct tier_range chosen[PERIOD_BATCH], list[PERIOD_BATCH];
@@ -140,11 +136,18 @@ static void kpromoted_look(struct kpromoted *k)
 		struct kpromoted_room *room = &k->room[nid];
 
 		room->left = period_room(nid);
-		room->roomy = period_roomy(nid);
-		if (!room->roomy && numa_demotion_enabled)
+		room->free = numa_demotion_enabled ? room->left - victim_made(nid) : room->left;
+		if (numa_demotion_enabled && !period_roomy(nid))
 			room->left += victim_known(nid);
 		room->left = min(room->left, kpromoted_shared_rate(nid));
+		room->exchanged = 0;
 	}
+}
+
+/* Does a candidate need no victims on a node? */
+static bool kpromoted_free(const struct kpromoted *k, const struct candidate *c, int nid)
+{
+	return k->room[nid].free >= 1L << c->order;
 }
 
 /* May a candidate go to a node? */
@@ -155,7 +158,7 @@ static bool kpromoted_fits(struct kpromoted *k, const struct candidate *c, int n
 
 	if (room->left <= 0)
 		return false;
-	if (room->roomy)
+	if (kpromoted_free(k, c, nid))
 		return true;
 	if (!victim_serves(nid, c->group) && !kmmscand_fault(IDLE))
 		return false;
@@ -169,6 +172,7 @@ static int kpromoted_place(struct kpromoted *k, const struct candidate *c)
 {
 	int want = kmmscand_fault(TARGET) ? NUMA_NO_NODE : c->nid;
 	int from = want != NUMA_NO_NODE ? want : k->period->nid, best = NUMA_NO_NODE, nid;
+	bool free, best_free;
 
 	for_each_node_mask(nid, k->period->nodes->top) {
 		if (!kpromoted_fits(k, c, nid))
@@ -176,9 +180,12 @@ static int kpromoted_place(struct kpromoted *k, const struct candidate *c)
 		if (nid != want && (c->strict ||
 				    (want != NUMA_NO_NODE && kmmscand_fault(FALLBACK))))
 			continue;
-		if (best == NUMA_NO_NODE || k->room[nid].roomy > k->room[best].roomy ||
-		    (k->room[nid].roomy == k->room[best].roomy &&
-		     node_distance(from, nid) < node_distance(from, best)))
+		if (best == NUMA_NO_NODE)
+			best = nid;
+		free = kpromoted_free(k, c, nid);
+		best_free = kpromoted_free(k, c, best);
+		if (free > best_free || (free == best_free && node_distance(from, nid) <
+					 node_distance(from, best)))
 			best = nid;
 	}
 	if (best != NUMA_NO_NODE && want != NUMA_NO_NODE && best != want)
@@ -207,9 +214,13 @@ static unsigned int kpromoted_choose(struct kpromoted *k, unsigned int nr)
 			need->waiting += pages;
 			continue;
 		}
-		k->room[nid].left -= pages;
-		if (!k->room[nid].roomy)
+		if (kpromoted_free(k, c, nid)) {
+			k->room[nid].free -= pages;
+		} else {
+			k->room[nid].exchanged += pages;
 			p->groups.exchanged[c->group] += pages;
+		}
+		k->room[nid].left -= pages;
 		p->tokens -= pages;
 		p->used += pages;
 		k->chosen[kept++] = (struct tier_range) { .pfn = c->pfn, .nr = pages, .nid = nid };
@@ -248,7 +259,7 @@ static void kpromoted_move(struct kpromoted *k, int target, unsigned int nr)
 
 	for (i = 0; i < nr; i++)
 		pages += k->list[i].nr;
-	room = k->room[target].roomy || period_room(target) >= pages;
+	room = period_room(target) >= pages;
 	/* Victims go in full lists, and soon, also for the candidates that come next. */
 	if (!room && numa_demotion_enabled) {
 		start = task_sched_runtime(current);
@@ -263,8 +274,7 @@ static void kpromoted_move(struct kpromoted *k, int target, unsigned int nr)
 		ns = task_sched_runtime(current) - start;
 	}
 	failed = pages - min(pages, stats.moved);
-	if (!k->room[target].roomy)
-		victim_used(target, stats.moved);
+	victim_used(target, mult_frac(stats.moved, k->room[target].exchanged, pages));
 #ifdef CONFIG_NUMA_BALANCING
 	mod_node_page_state(NODE_DATA(target), PGPROMOTE_CANDIDATE,
 			    stats.moved + failed / KPROMOTED_FAILURE);
@@ -280,18 +290,6 @@ static void kpromoted_move(struct kpromoted *k, int target, unsigned int nr)
 	mutex_unlock(&p->lock);
 }
 
-/* More has been found than one promoter can move. */
-static void kpromoted_help(struct kpromoted *k)
-{
-	struct kpromoted *next = k->next;
-
-	if (!next || next->nr >= kmmscand_share_threads(&kmmscand_promote_share,
-							nodes_weight(k->period->nodes->slow)))
-		return;
-	if (ring_queued(k->period->nid) >= PERIOD_BATCH && !atomic_xchg(&next->wanted, 1))
-		wake_up(&next->wait);
-}
-
 /* Take a batch of candidates, and choose. */
 static enum kpromoted_result kpromoted_take(struct kpromoted *k, unsigned int *nr)
 {
@@ -302,7 +300,10 @@ static enum kpromoted_result kpromoted_take(struct kpromoted *k, unsigned int *n
 	mutex_lock(&p->lock);
 	left = min(p->quota - min(p->quota, p->used), kpromoted_tokens(p));
 	left = min(left, kpromoted_shared_rates(&p->nodes->top));
-	if (!left || period_stuck(p) || !try_get_online_mems())
+	k->stuck = period_stuck(p);
+	if (k->stuck)
+		left = min(left, period_rooms(p));
+	if (!left || !try_get_online_mems())
 		goto unlock;
 	*nr = ring_pop(p->nid, k->taken, PERIOD_BATCH, min(left, PERIOD_BATCH));
 	result = *nr ? KPROMOTED_TRIED : KPROMOTED_NO_CANDIDATE;
@@ -326,7 +327,9 @@ static enum kpromoted_result kpromoted_batch(struct kpromoted *k)
 	result = kpromoted_take(k, &nr);
 	if (result != KPROMOTED_TRIED)
 		return result;
-	kpromoted_help(k);
+	/* More has been found than one promoter can move. */
+	if (ring_queued(k->period->nid) >= PERIOD_BATCH)
+		thread_help(k->thread, nodes_weight(k->period->nodes->slow));
 	for_each_node_mask(nid, k->period->nodes->top) {
 		part = 0;
 		for (i = 0; i < nr; i++) {
@@ -339,66 +342,49 @@ static enum kpromoted_result kpromoted_batch(struct kpromoted *k)
 	return result;
 }
 
-/* Sleep until there may be something to promote. */
-static void kpromoted_sleep(struct kpromoted *k, bool quota)
+static void *kpromoted_alloc(struct kmmscand_thread *t)
 {
-	struct period *p = k->period;
-	long left = max_t(long, READ_ONCE(p->ends) - jiffies, 1);
+	struct kpromoted *k = kvzalloc(sizeof(*k), GFP_KERNEL);
 
-	if (k->nr) {
-		wait_event_freezable(k->wait, kthread_should_stop() || atomic_read(&k->wanted));
-		atomic_set(&k->wanted, 0);
-	} else if (quota) {
-		wait_event_freezable_timeout(*ring_wait(p->nid), kthread_should_stop() ||
-					     !ring_empty(p->nid), left);
-	} else if (!kthread_should_stop()) {
-		schedule_timeout_idle(min(left, msecs_to_jiffies(KPROMOTED_RATE_MSECS)));
-	}
-}
-
-static int kpromoted_thread(void *data)
-{
-	struct kpromoted *k = data;
-	enum kpromoted_result result;
-
-	set_freezable();
-	kmmscand_cpu_start(&k->cpu, &kmmscand_promote_share);
-	while (!kthread_should_stop()) {
-		if (!k->nr && time_after_eq(jiffies, READ_ONCE(k->period->ends)))
-			period_end(k->period);
-		result = kpromoted_batch(k);
-		if (result != KPROMOTED_TRIED) {
-			kmmscand_cpu_charge(&k->cpu);
-			kpromoted_sleep(k, result == KPROMOTED_NO_CANDIDATE);
-		}
-		kmmscand_cpu_pay(&k->cpu);
-	}
-	return 0;
-}
-
-static struct kpromoted *kpromoted_start_one(struct period *p, unsigned int nr)
-{
-	struct task_struct *task;
-	struct kpromoted *k;
-
-	k = kvzalloc(sizeof(*k), GFP_KERNEL);
 	if (!k)
-		return ERR_PTR(-ENOMEM);
-	k->period = p;
-	k->nr = nr;
-	init_waitqueue_head(&k->wait);
-	if (nr)
-		task = kthread_create(kpromoted_thread, k, "kpromoted%d:%u", p->nid, nr);
-	else
-		task = kthread_create(kpromoted_thread, k, "kpromoted%d", p->nid);
-	if (IS_ERR(task)) {
-		kvfree(k);
-		return ERR_CAST(task);
-	}
-	k->task = task;
-	set_user_nice(task, 10);
+		return NULL;
+	k->thread = t;
+	k->period = t->arg;
 	return k;
 }
+
+static bool kpromoted_work(struct kmmscand_thread *t)
+{
+	struct kpromoted *k = t->data;
+	enum kpromoted_result result;
+
+	if (!t->nr && time_after_eq(jiffies, READ_ONCE(k->period->ends)))
+		period_end(k->period);
+	result = kpromoted_batch(k);
+	k->waits = result == KPROMOTED_NO_CANDIDATE;
+	return result == KPROMOTED_TRIED && !k->stuck;
+}
+
+/* Sleep until there may be something to promote. */
+static void kpromoted_sleep(struct kmmscand_thread *t)
+{
+	const struct kpromoted *k = t->data;
+	long left = max_t(long, READ_ONCE(k->period->ends) - jiffies, 1);
+
+	if (k->waits)
+		wait_event_freezable_timeout(*ring_wait(t->nid), kthread_should_stop() ||
+					     !ring_empty(t->nid), left);
+	else if (!kthread_should_stop())
+		schedule_timeout_idle(min(left, msecs_to_jiffies(KPROMOTED_RATE_MSECS)));
+}
+
+static const struct thread_kind kpromoted_kind = {
+	.name	= "kpromoted%d",
+	.share	= &kmmscand_promote_share,
+	.alloc	= kpromoted_alloc,
+	.work	= kpromoted_work,
+	.sleep	= kpromoted_sleep,
+};
 
 /**
  * kpromoted_start - promote from a node
@@ -407,40 +393,7 @@ static struct kpromoted *kpromoted_start_one(struct period *p, unsigned int nr)
  * Context: may sleep; no worker runs.
  * Return: the first promoter or an ERR_PTR().
  */
-struct kpromoted *kpromoted_start(struct period *p)
+struct kmmscand_thread *kpromoted_start(struct period *p)
 {
-	struct kpromoted *first = NULL, *k;
-	int nr;
-
-	for (nr = KMMSCAND_THREADS - 1; nr >= 0; nr--) {
-		k = kpromoted_start_one(p, nr);
-		if (IS_ERR(k)) {
-			kpromoted_stop(first);
-			return k;
-		}
-		k->next = first;
-		first = k;
-	}
-	for (k = first; k; k = k->next)
-		wake_up_process(k->task);
-	return first;
-}
-
-/**
- * kpromoted_stop - wait for the end of the batches and free the promoters of a node
- * @k: first promoter, or NULL
- *
- * Context: may sleep; no worker runs.
- */
-void kpromoted_stop(struct kpromoted *k)
-{
-	struct kpromoted *next;
-
-	/* Each may look at the next one. */
-	for (next = k; next; next = next->next)
-		kthread_stop(next->task);
-	for (; k; k = next) {
-		next = k->next;
-		kvfree(k);
-	}
+	return thread_start(&kpromoted_kind, p->nid, p);
 }

@@ -5,10 +5,9 @@
 #ifndef _MM_TIER_KMMSCAND_KPROMOTED_H
 #define _MM_TIER_KMMSCAND_KPROMOTED_H
 
-struct kpromoted;
+struct kmmscand_thread;
 struct period;
 
-struct kpromoted *kpromoted_start(struct period *p);
-void kpromoted_stop(struct kpromoted *k);
+struct kmmscand_thread *kpromoted_start(struct period *p);
 
 #endif /* _MM_TIER_KMMSCAND_KPROMOTED_H */

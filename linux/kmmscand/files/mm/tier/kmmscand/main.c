@@ -18,6 +18,7 @@
  *   ring.c       candidates of each slow node
  *   policy.c     all decisions that depend on nothing but their arguments
  *   target.c     with several fast nodes: which one?
+ *   thread.c     threads of a node
  *   cpu.c        shares of CPU time
  *   prctl.c, memcg.c, limit.c  what processes and memory control groups want
  *
@@ -60,6 +61,7 @@
 #include "sample.h"
 #include "space.h"
 #include "target.h"
+#include "thread.h"
 #include "victim.h"
 #include "worker.h"
 
@@ -76,8 +78,7 @@ struct kmmscand_tunables kmmscand_tunables = {
 
 struct kmmscand {
 	struct kmmscand_nodes nodes;
-	struct worker *worker[MAX_NUMNODES];
-	struct kpromoted *promoter[MAX_NUMNODES];
+	struct kmmscand_thread *worker[MAX_NUMNODES], *promoter[MAX_NUMNODES];
 };
 
 static DEFINE_MUTEX(kmmscand_mutex);
@@ -121,14 +122,10 @@ static void kmmscand_stop(void)
 	cancel_delayed_work(&kmmscand_check_work);
 	sample_stop(&kmmscand->nodes.home);
 	/* Each waits for the end of a slice or batch.  Workers read what promoters decide. */
-	for_each_node(nid) {
-		if (kmmscand->worker[nid])
-			worker_stop(kmmscand->worker[nid]);
-	}
-	for_each_node(nid) {
-		if (kmmscand->promoter[nid])
-			kpromoted_stop(kmmscand->promoter[nid]);
-	}
+	for_each_node(nid)
+		thread_stop(kmmscand->worker[nid]);
+	for_each_node(nid)
+		thread_stop(kmmscand->promoter[nid]);
 	kmmscand_cache_run(NULL);
 	spaces_clean(true);
 	for_each_node(nid) {
@@ -143,7 +140,7 @@ static void kmmscand_stop(void)
 
 static int kmmscand_start_promoters(const nodemask_t *slow)
 {
-	struct kpromoted *promoter;
+	struct kmmscand_thread *promoter;
 	struct period *period;
 	int nid, err;
 
@@ -165,7 +162,7 @@ static int kmmscand_start_promoters(const nodemask_t *slow)
 static int kmmscand_start_threads(void)
 {
 	struct kmmscand_nodes *nodes = &kmmscand->nodes;
-	struct worker *worker;
+	struct kmmscand_thread *worker;
 	int nid, err;
 
 	target_start(&nodes->top);

@@ -44,6 +44,8 @@
 /* First guess of the CPU time of a promotion, and how fast that comes back without a measurement */
 #define PERIOD_PAGE_NS		5000
 #define PERIOD_FORGET		64
+/* Less room than this is none */
+#define PERIOD_LEAST		64
 /* So many pages tell more than a guess */
 #define PERIOD_FEW		256
 /* What an access to fast memory gains, in ns, while nothing measures it */
@@ -196,7 +198,9 @@ unsigned long period_room(int nid)
 {
 	unsigned long free = tier_target_headroom(nid);
 
-	return free - min(free, node_present_pages(nid) / PERIOD_RESERVE);
+	free -= min(free, node_present_pages(nid) / PERIOD_RESERVE);
+	/* Not for a few pages: each batch flushes TLBs. */
+	return free < PERIOD_LEAST ? 0 : free;
 }
 
 /**
@@ -215,7 +219,7 @@ bool period_roomy(int nid)
  * @p: of their slow node
  *
  * Victims of an attempt are soon in use again.  So candidates wait in the ring until the period
- * ends and the attempt that it begins.
+ * ends and the attempt that it begins, but for those that find room (period_rooms()).
  *
  * Context: a promoter.
  */
@@ -233,6 +237,24 @@ bool period_stuck(const struct period *p)
 }
 
 /**
+ * period_rooms - how many base pages may be promoted without a victim?
+ * @p: of their slow node
+ *
+ * Context: a promoter.
+ */
+unsigned long period_rooms(const struct period *p)
+{
+	unsigned long sum = 0, room;
+	int nid;
+
+	for_each_node_mask(nid, p->nodes->top) {
+		room = period_room(nid);
+		sum += room - min(room, victim_made(nid));
+	}
+	return sum;
+}
+
+/**
  * period_cost - pages have been promoted
  * @p:     of their slow node; the lock is held
  * @ns:    CPU time
@@ -247,8 +269,8 @@ void period_cost(struct period *p, u64 ns, unsigned long moved)
 
 	if (moved < PERIOD_FEW)
 		return;
-	/* A thread whose CPU a hypervisor has taken away pays for that.  No page is free. */
-	cost = clamp_t(u64, div64_u64(ns, moved), 100, 2 * p->page_ns);
+	/* A thread pays for interrupts, and for what a hypervisor takes away.  No page is free. */
+	cost = clamp_t(u64, div64_u64(ns, moved), 100, p->page_ns + p->page_ns / 4);
 	WRITE_ONCE(p->page_ns, p->page_ns - p->page_ns / 8 + cost / 8);
 	p->measured = true;
 }
@@ -353,16 +375,20 @@ static void period_seek(struct period *p, unsigned long quota)
 {
 	DECLARE_BITMAP(later, MAX_NUMNODES) = {};
 	u32 left, longest = 0;
-	int nid;
+	unsigned long found = 0;
+	int nid, group;
 
+	for (group = 0; group < TIER_GROUPS; group++)
+		found += p->last.need[group].hot;
 	for_each_node_mask(nid, p->nodes->top) {
 		struct policy_period period = {
+			.pushed = min(found, U32_MAX),
 			.room = min(period_room(nid), U32_MAX),
 			.quota = quota,
 			.full = !period_roomy(nid),
 		};
 
-		left = victim_seek(nid, &period, p->last.need);
+		left = victim_seek(nid, &period, p->last.need, p->page_ns);
 		if (left == VICTIM_LATER)
 			set_bit(nid, later);
 		else
@@ -372,7 +398,7 @@ static void period_seek(struct period *p, unsigned long quota)
 		schedule_timeout_idle(msecs_to_jiffies(longest));
 	for_each_node_mask(nid, p->nodes->top) {
 		if (!test_bit(nid, later))
-			victim_end(nid, p->page_ns, !period_roomy(nid));
+			victim_end(nid);
 	}
 }
 
@@ -387,7 +413,7 @@ static void period_decide(struct period *p, struct policy_period *period)
 		period->full &= !period_roomy(nid);
 		period->pending |= numa_demotion_enabled && victim_pending(nid);
 		room += period_room(nid);
-		known += victim_known(nid);
+		known += victim_expected(nid);
 	}
 	period->room = min(room, U32_MAX);
 	period->victims = period->full ? min(known, U32_MAX) : 0;

@@ -54,16 +54,18 @@
 #define BEGIN_LEAST_MS		16000U
 /* A page pays for its promotion by accesses within so many seconds */
 #define PAYBACK_S		60
-/* A window becomes a quarter or four times as long at most, in 1/1024 */
+/* A window becomes a quarter or twice as long at most, in 1/1024 */
 #define WINDOW_LESS		256ULL
-#define WINDOW_MORE		4096ULL
+#define WINDOW_MORE		2048ULL
 /* So many looks make a mean; a sample of fewer pages, or of fewer found, tells no change */
-#define JUMP_LOOKS		4
+#define JUMP_LOOKS		2
 #define JUMP_LEAST		64
 /* So many times the mean is a change */
 #define JUMP_TIMES		3
 #define ATTEMPT_WAIT_MS		2000U
 #define ATTEMPT_MOST_MS		64000U
+/* Candidates so many times as hot as those of attempts in vain do not wait */
+#define WAIT_HOTTER		4
 /* Pages again of which a group is judged, and for how long it is then left alone */
 #define AGAIN_LEAST		32
 #define AGAIN_SHIFT_MOST	6
@@ -280,13 +282,14 @@ void policy_update_window(struct policy_node *node, const struct policy_period *
 bool policy_attempt_due(const struct policy_wait *wait, u32 rate,
 			const struct policy_period *period, u32 waiting, u64 now_ms)
 {
-	u64 most = 2ULL * period->quota;
+	u64 most = 2ULL * min(period->quota, period->pushed);
+	u32 wait_ms = rate / WAIT_HOTTER > wait->rate ? 0 : wait->wait_ms;
 
 	if (period->room >= most)
 		return false;
 	if (period->victims >= min(waiting, most) + !period->full)
 		return false;
-	return now_ms - wait->last_ms >= max(wait->wait_ms, policy_idle_ms(rate));
+	return now_ms - wait->last_ms >= max(wait_ms, policy_idle_ms(rate));
 }
 
 /**
@@ -303,7 +306,7 @@ void policy_attempt_begins(struct policy_wait *wait, u64 now_ms)
  * policy_attempt_ends - wait longer for the next attempt if this one was not worth it
  * @wait:	updated
  * @rate:	of the candidates
- * @victims:	pages that the attempt has found, at most as many as candidates need
+ * @victims:	pages that have made room
  * @cost:	of the attempt
  * @page_cost:	of a promotion
  */
@@ -311,10 +314,13 @@ void policy_attempt_ends(struct policy_wait *wait, u32 rate, u32 victims, u64 co
 {
 	u32 longer = 2 * max(wait->wait_ms, policy_idle_ms(rate));
 
-	if (2ULL * victims * page_cost >= cost)
+	if (2ULL * victims * page_cost >= cost) {
 		wait->wait_ms = 0;
-	else
-		wait->wait_ms = clamp_t(u32, longer, ATTEMPT_WAIT_MS, ATTEMPT_MOST_MS);
+		wait->rate = 0;
+		return;
+	}
+	wait->wait_ms = clamp_t(u32, longer, ATTEMPT_WAIT_MS, ATTEMPT_MOST_MS);
+	wait->rate = max(wait->rate, rate);
 }
 
 /**
@@ -356,6 +362,8 @@ void policy_bucket_begin(struct policy_bucket *bucket)
 	bucket->shift = 0;
 	bucket->exchanged = 0;
 	bucket->again = 0;
+	bucket->loss = 0;
+	bucket->weight = 0;
 }
 
 /**

@@ -32,6 +32,7 @@ struct policy_heat {
 /* When victims are looked for, for the candidates of a group */
 struct policy_wait {
 	u32 wait_ms;		/* from one attempt to the next one */
+	u32 rate;		/* of the hottest candidates of attempts in vain, or 0 */
 	u64 last_ms;		/* when the last one began */
 };
 

@@ -63,14 +63,20 @@ void table_slow_range(struct walk *w)
 	}
 }
 
-/* vm_normal_folio(), for a present entry of what test_walk has not left out */
+/* May the page of an entry be on a slow node, as far as the frame tells? */
+static __always_inline bool table_maybe_slow(const struct walk *w, pte_t pte)
+{
+	return pte_pfn(pte) - w->slow_start < (w->slow_len ?: ULONG_MAX);
+}
+
+/* vm_normal_folio(), for a present entry of table_maybe_slow() */
 static __always_inline struct folio *table_folio(struct walk *w,
 						 struct vm_area_struct *vma,
 						 unsigned long addr, pte_t pte)
 {
 	/* Where entries say that they are special, all others of our frames have a page. */
 	if (!IS_ENABLED(CONFIG_ARCH_HAS_PTE_SPECIAL) || pte_special(pte) || pte_devmap(pte) ||
-	    pte_pfn(pte) - w->slow_start >= w->slow_len)
+	    !w->slow_len)
 		return vm_normal_folio(vma, addr, pte);
 	return pfn_folio(pte_pfn(pte));
 }
@@ -79,6 +85,20 @@ static __always_inline bool table_folio_slow(struct walk *w, struct folio *folio
 {
 	return folio && node_isset(folio_nid(folio), w->visit->nodes->slow) &&
 	       !folio_is_zone_device(folio);
+}
+
+static __always_inline bool table_same(const struct walk *w, const struct folio *folio)
+{
+	return READ_ONCE(folio->flags) == w->same.flags &&
+	       folio_memcg((struct folio *)folio) == w->same.memcg;
+}
+
+/* As in tier_may_promote(), and as cheap as it must be here */
+static __always_inline bool table_may_move(struct folio *folio)
+{
+	return !folio_test_unevictable(folio) && !folio_test_ksm(folio) &&
+	       !(folio_is_file_lru(folio) && folio_test_dirty(folio)) &&
+	       !folio_maybe_dma_pinned(folio);
 }
 
 #ifdef CONFIG_LRU_GEN
@@ -105,6 +125,10 @@ static __always_inline int table_youngest_gen(struct walk *w, struct folio *foli
  */
 static __always_inline void table_hand_back(struct walk *w, struct folio *folio)
 {
+	struct mem_cgroup *memcg = folio_memcg(folio);
+	unsigned long flags;
+	int gen = 0;
+
 	if (kmmscand_fault(YOUNG))
 		return;
 	if (!folio_test_young(folio))
@@ -114,8 +138,7 @@ static __always_inline void table_hand_back(struct walk *w, struct folio *folio)
 
 #ifdef CONFIG_LRU_GEN
 	if (lru_gen_enabled()) {
-		int gen = folio_lru_gen(folio);
-
+		gen = folio_lru_gen(folio);
 		/* Isolated by somebody, who looks at PG_referenced */
 		if (gen < 0) {
 			if (!folio_test_referenced(folio))
@@ -130,17 +153,18 @@ static __always_inline void table_hand_back(struct walk *w, struct folio *folio)
 		if (gen != table_youngest_gen(w, folio)) {
 			folio_clear_lru_refs(folio);
 			folio_activate(folio);
+			return;
 		}
 	}
 #endif
-}
-
-/* As in tier_may_promote(), and as cheap as it must be here */
-static __always_inline bool table_may_move(struct folio *folio)
-{
-	return !folio_test_unevictable(folio) && !folio_test_ksm(folio) &&
-	       !(folio_is_file_lru(folio) && folio_test_dirty(folio)) &&
-	       !folio_maybe_dma_pinned(folio);
+	/* Somebody may have made it idle or isolated it meanwhile: flags have to tell all of that. */
+	flags = READ_ONCE(folio->flags);
+	if (folio_test_young(folio) && !folio_test_idle(folio) && table_may_move(folio) &&
+	    (!lru_gen_enabled() || folio_lru_gen(folio) == gen) &&
+	    READ_ONCE(folio->flags) == flags) {
+		w->same.flags = flags;
+		w->same.memcg = memcg;
+	}
 }
 
 /* A folio was found in the last look: it is a candidate. */
@@ -169,12 +193,14 @@ static __always_inline void table_found(struct walk *w, struct folio *folio)
  * The Accessed bit of a slow folio was set, in entry @i of the page table.  Called under the
  * page-table lock, so the mapping keeps the folio, and under RCU.
  */
-static __always_inline void table_accessed(struct walk *w, struct folio *folio, unsigned int i)
+static __always_inline void table_accessed(struct walk *w, struct folio *folio, unsigned int i,
+					   bool same)
 {
 	struct piece *piece = w->piece;
 
 	w->young++;
-	table_hand_back(w, folio);
+	if (!same)
+		table_hand_back(w, folio);
 	switch (w->look) {
 	case WALK_CLEAR:
 	case WALK_SAMPLE:
@@ -183,7 +209,9 @@ static __always_inline void table_accessed(struct walk *w, struct folio *folio, 
 		piece->sampled += w->huge ? HPAGE_PMD_NR : 1;
 		break;
 	case WALK_FIRST:
-		if (!table_may_move(folio))
+		/* Of these checks, flags do not tell all. */
+		if (same ? folio_test_ksm(folio) || folio_maybe_dma_pinned(folio) :
+			   !table_may_move(folio))
 			break;
 		piece->first[w->huge]++;
 		__set_bit(i, w->region->found);
@@ -198,18 +226,23 @@ static __always_inline void table_accessed(struct walk *w, struct folio *folio, 
 }
 
 /* Choose a page table, or a huge mapping, for the looks that follow. */
-static void table_choose(struct walk *w, unsigned long addr, bool huge)
+static void table_choose(struct walk *w, unsigned long addr, bool huge,
+			 const unsigned long *wanted)
 {
 	struct visit *visit = w->visit;
 	struct piece *piece = w->piece;
+	struct region *region = &visit->region[piece->end];
 
 	addr &= PMD_MASK;
 	/* There may be several VMAs in one. */
-	if (piece->end > piece->begin && visit->region[piece->end - 1].addr == addr)
+	if (piece->end > piece->begin && region[-1].addr == addr) {
+		bitmap_or(region[-1].wanted, region[-1].wanted, wanted, PTRS_PER_PTE);
 		return;
-	visit->region[piece->end].addr = addr;
-	visit->region[piece->end].huge = huge;
-	bitmap_zero(visit->region[piece->end].found, PTRS_PER_PTE);
+	}
+	region->addr = addr;
+	region->huge = huge;
+	bitmap_copy(region->wanted, wanted, PTRS_PER_PTE);
+	bitmap_zero(region->found, PTRS_PER_PTE);
 	piece->huge += huge;
 	visit->nr = ++piece->end;
 }
@@ -227,6 +260,7 @@ void table_read_huge(struct walk *w, struct vm_area_struct *vma, pmd_t *pmdp, un
 {
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	pmd_t pmd = pmdp_get(pmdp);
+	DECLARE_BITMAP(none, PTRS_PER_PTE) = {};
 	struct folio *folio;
 	unsigned int young;
 
@@ -242,7 +276,7 @@ void table_read_huge(struct walk *w, struct vm_area_struct *vma, pmd_t *pmdp, un
 		return;
 	addr &= HPAGE_PMD_MASK;
 	if (walk_chooses(w))
-		table_choose(w, addr, true);
+		table_choose(w, addr, true, none);
 	if (w->look == WALK_SAMPLE)
 		w->piece->sampled_of += HPAGE_PMD_NR;
 	if (w->look == WALK_SECOND && !test_bit(0, w->region->found))
@@ -254,24 +288,23 @@ void table_read_huge(struct walk *w, struct vm_area_struct *vma, pmd_t *pmdp, un
 	rcu_read_lock();
 	w->youngest.nid = NUMA_NO_NODE;
 	if (young)
-		table_accessed(w, folio, 0);
+		table_accessed(w, folio, 0, false);
 	rcu_read_unlock();
 #endif
 }
 
 /* Ask secondary MMUs at once about the pages of a page table that matter. */
-static void table_ask(struct walk *w, struct vm_area_struct *vma, pte_t *pte, unsigned long addr,
-		      unsigned long end)
+static void table_ask(struct walk *w, struct vm_area_struct *vma, pte_t *table, unsigned long base,
+		      const unsigned long *wanted)
 {
-	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
+	unsigned int i;
 
-	mmu_age_table(w->age, addr);
-	for (; addr != end; pte++, addr += PAGE_SIZE) {
-		pte_t ptent = ptep_get(pte);
+	mmu_age_table(w->age, base);
+	for_each_set_bit(i, wanted, PTRS_PER_PTE) {
+		unsigned long addr = base + i * PAGE_SIZE;
+		pte_t ptent = ptep_get(table + i);
 
-		if (w->look == WALK_SECOND && !test_bit(pte_index(addr), w->region->found))
-			continue;
-		if (pte_present(ptent) && pte_pfn(ptent) - slow_start < slow_len &&
+		if (pte_present(ptent) && table_maybe_slow(w, ptent) &&
 		    table_folio_slow(w, table_folio(w, vma, addr, ptent)))
 			mmu_age_add(w->age, addr);
 	}
@@ -279,104 +312,103 @@ static void table_ask(struct walk *w, struct vm_area_struct *vma, pte_t *pte, un
 }
 
 /*
- * Has none of the next WALK_AT_ONCE entries an Accessed bit?  An entry that is not present may have
- * the bit set, so this is a filter.
+ * Which of the next WALK_AT_ONCE entries have an Accessed bit?  An entry that is not present may
+ * have the bit set, so this is a filter.  In most page tables none has, or many have.
  */
-static __always_inline bool table_all_old(pte_t *pte)
+static __always_inline unsigned long table_young(pte_t *pte)
 {
-	__typeof__(pte_val(*pte)) bits = 0;
+	/* pte_young() of an entry with more bits set; gcc needs three instructions more for it */
+	const unsigned long accessed = pte_val(pte_mkyoung(__pte(0)));
+	unsigned long bits = 0, young = 0;
 	unsigned int i;
 
 #pragma GCC unroll 8
 	for (i = 0; i < WALK_AT_ONCE; i++)
 		bits |= pte_val(ptep_get(pte + i));
-	return !pte_young(__pte(bits));
+	if (!(bits & accessed))
+		return 0;
+#pragma GCC unroll 8
+	for (i = WALK_AT_ONCE; i; i--)
+		young = 2 * young + !!(pte_val(ptep_get(pte + i - 1)) & accessed);
+	return young;
 }
 
-/* Clear the Accessed bit of entry @pte of a page table, if its page is on a slow node. */
+/* Of some entries, those certainly not of slow pages.  What is not present is one of these. */
+static __always_inline unsigned long table_fast(const struct walk *w, pte_t *pte,
+						unsigned long bits)
+{
+	unsigned long fast = 0;
+
+	for (; bits; bits &= bits - 1) {
+		if (!table_maybe_slow(w, ptep_get(pte + __ffs(bits))))
+			fast |= bits & -bits;
+	}
+	return fast;
+}
+
+/* Clear the Accessed bit of entry @i of a page table, if its page is on a slow node. */
 static __always_inline void table_pte(struct walk *w, struct vm_area_struct *vma, pte_t *pte,
-				      unsigned long addr, pte_t ptent)
+				      unsigned long addr, unsigned int i, pte_t ptent)
 {
 	struct folio *folio = table_folio(w, vma, addr, ptent);
+	bool same = folio && table_same(w, folio);
 	unsigned int young;
 
-	if (!table_folio_slow(w, folio))
+	if (!same && !table_folio_slow(w, folio))
 		return;
 	young = mmu_age_clear_young(w->age, vma, addr, pte);
 	w->cleared |= young;
 	if (young)
-		table_accessed(w, folio, pte_index(addr));
+		table_accessed(w, folio, i, same);
 }
 
-/* Some entries, of which one may be young.  Returns false if a young one is on a fast node. */
-static __always_inline bool table_entries(struct walk *w, struct vm_area_struct *vma, pte_t *pte,
-					  unsigned long addr, unsigned int nr)
-{
-	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
-	bool quiet = true;
-	unsigned int i;
-	pte_t ptent;
-
-	for (i = 0; i < nr; i++) {
-		ptent = ptep_get(pte + i);
-		if (!pte_young(ptent))
-			continue;
-		/* Certainly not on a slow node?  An entry that is not present is that as well. */
-		if (pte_pfn(ptent) - slow_start >= slow_len)
-			quiet = false;
-		else if (pte_present(ptent))
-			table_pte(w, vma, pte + i, addr + i * PAGE_SIZE, ptent);
-	}
-	return quiet;
-}
-
-/* All entries of a page table.  Returns false if some page is on a fast node, and young. */
-static bool table_table(struct walk *w, struct vm_area_struct *vma, pte_t *pte, unsigned long addr,
-			unsigned long end)
+/*
+ * The entries of a page table that are wanted.  What is young and on a fast node is not wanted any
+ * more.  Returns false if there was such an entry.
+ */
+static bool table_table(struct walk *w, struct vm_area_struct *vma, pte_t *table,
+			unsigned long base, unsigned long *wanted)
 {
 	bool quiet = w->slow_len;
-	unsigned int nr;
+	unsigned long bits, fast;
+	unsigned int at, i;
+	pte_t ptent;
 
-	w->ptes += (end - addr) >> PAGE_SHIFT;
-	for (; addr != end; pte += nr, addr += nr * PAGE_SIZE) {
-		nr = WALK_AT_ONCE - pte_index(addr) % WALK_AT_ONCE;
-		nr = min(nr, (end - addr) >> PAGE_SHIFT);
+	for (at = 0; at < PTRS_PER_PTE; at += WALK_AT_ONCE) {
+		bits = wanted[BIT_WORD(at)] >> at % BITS_PER_LONG & (BIT(WALK_AT_ONCE) - 1);
 		/* Most entries end here. */
-		if (nr < WALK_AT_ONCE || !table_all_old(pte))
-			quiet &= table_entries(w, vma, pte, addr, nr);
+		if (bits)
+			bits &= table_young(table + at);
+		if (!bits)
+			continue;
+		fast = table_fast(w, table + at, bits);
+		if (fast) {
+			wanted[BIT_WORD(at)] &= ~(fast << at % BITS_PER_LONG);
+			quiet = false;
+		}
+		for (bits &= ~fast; bits; bits &= bits - 1) {
+			i = at + __ffs(bits);
+			ptent = ptep_get(table + i);
+			if (pte_present(ptent))
+				table_pte(w, vma, table + i, base + i * PAGE_SIZE, i, ptent);
+		}
 	}
 	return quiet;
 }
 
 /* The same, if a secondary MMU knows of accesses that entries do not show */
-static void table_secondary(struct walk *w, struct vm_area_struct *vma, pte_t *pte,
-			    unsigned long addr, unsigned long end)
+static void table_secondary(struct walk *w, struct vm_area_struct *vma, pte_t *table,
+			    unsigned long base, const unsigned long *wanted)
 {
-	pte_t ptent;
+	unsigned int i;
 
-	w->ptes += (end - addr) >> PAGE_SHIFT;
-	for (; addr != end; pte++, addr += PAGE_SIZE) {
-		ptent = ptep_get(pte);
-		if (pte_present(ptent) && !mmu_age_idle(w->age, addr, ptent))
-			table_pte(w, vma, pte, addr, ptent);
-	}
-}
+	for_each_set_bit(i, wanted, PTRS_PER_PTE) {
+		unsigned long addr = base + i * PAGE_SIZE;
+		pte_t ptent = ptep_get(table + i);
 
-/* The entries that the first look has noted */
-static void table_noted(struct walk *w, struct vm_area_struct *vma, pte_t *start_pte,
-			unsigned long addr, unsigned long end)
-{
-	unsigned int first = pte_index(addr), i = first;
-	unsigned int last = first + ((end - addr) >> PAGE_SHIFT);
-
-	for_each_set_bit_from(i, w->region->found, last) {
-		pte_t *pte = start_pte + (i - first);
-		pte_t ptent = ptep_get(pte);
-
-		w->ptes++;
-		if (pte_present(ptent) &&
-		    !mmu_age_idle(w->age, addr + ((i - first) << PAGE_SHIFT), ptent))
-			table_pte(w, vma, pte, addr + ((i - first) << PAGE_SHIFT), ptent);
+		if (pte_present(ptent) && table_maybe_slow(w, ptent) &&
+		    !mmu_age_idle(w->age, addr, ptent))
+			table_pte(w, vma, table + i, addr, i, ptent);
 	}
 }
 
@@ -384,13 +416,12 @@ static void table_noted(struct walk *w, struct vm_area_struct *vma, pte_t *start
 static unsigned int table_count_slow(struct walk *w, struct vm_area_struct *vma, pte_t *pte,
 				     unsigned long addr, unsigned long end, unsigned int most)
 {
-	const unsigned long slow_start = w->slow_start, slow_len = w->slow_len ?: ULONG_MAX;
 	unsigned int nr = 0;
 	pte_t ptent;
 
 	for (; addr != end && nr < most; pte++, addr += PAGE_SIZE) {
 		ptent = ptep_get(pte);
-		if (!pte_present(ptent) || pte_pfn(ptent) - slow_start >= slow_len)
+		if (!pte_present(ptent) || !table_maybe_slow(w, ptent))
 			continue;
 		/* If nodes do not overlap, the frame tells enough. */
 		nr += w->slow_len || table_folio_slow(w, table_folio(w, vma, addr, ptent));
@@ -426,28 +457,37 @@ static bool table_wants(struct walk *w, struct vm_area_struct *vma, pte_t *pte,
 void table_read(struct walk *w, struct vm_area_struct *vma, pmd_t *pmd, pte_t *start_pte,
 		unsigned long addr, unsigned long end)
 {
-	unsigned long young = w->young;
-	bool quiet = false;
+	const unsigned int first = pte_index(addr), nr = (end - addr) >> PAGE_SHIFT;
+	const unsigned long base = addr & PMD_MASK, young = w->young;
+	DECLARE_BITMAP(wanted, PTRS_PER_PTE) = {};
+	pte_t *table = start_pte - first;
+	bool all = true, quiet = false;
 
+	bitmap_set(wanted, first, nr);
+	if (!walk_chooses(w)) {
+		bitmap_and(wanted, wanted, w->look == WALK_SECOND ? w->region->found :
+			   w->region->wanted, PTRS_PER_PTE);
+		all = bitmap_weight(wanted, PTRS_PER_PTE) == nr;
+	}
+	w->ptes += bitmap_weight(wanted, PTRS_PER_PTE);
 	/*
 	 * A secondary MMU may know of accesses that the PTE does not show.  It is asked once, or
 	 * about each entry, which is expensive (KVM takes its mmu_lock for each).
 	 */
 	mmu_age_begin(w->age, vma->vm_mm);
 	if (mmu_age_by_range(w->age))
-		table_ask(w, vma, start_pte, addr, end);
+		table_ask(w, vma, table, base, wanted);
 	else if (w->age->secondary)
 		w->budget -= min(w->budget, WALK_NOTIFY_COST - 1U);
 	w->youngest.nid = NUMA_NO_NODE;
-	if (w->look == WALK_SECOND)
-		table_noted(w, vma, start_pte, addr, end);
-	else if (w->age->secondary)
-		table_secondary(w, vma, start_pte, addr, end);
+	w->same.flags = 0;
+	if (w->age->secondary)
+		table_secondary(w, vma, table, base, wanted);
 	else
-		quiet = table_table(w, vma, start_pte, addr, end);
+		quiet = table_table(w, vma, table, base, wanted) && all;
 	w->tables++;
 	if (walk_chooses(w) && table_wants(w, vma, start_pte, addr, end, w->young != young))
-		table_choose(w, addr, false);
+		table_choose(w, addr, false, wanted);
 #ifdef CONFIG_ARCH_HAS_NONLEAF_PMD_YOUNG
 	/*
 	 * For all of the page table, or for none.  What would replace the page table by something

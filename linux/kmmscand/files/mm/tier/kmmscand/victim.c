@@ -8,8 +8,8 @@
  * candidate (policy_idle_ms()).  So equally hot pages do not take turns.
  *
  * An attempt to find victims is for the candidates of one group; groups take turns, and each waits
- * for longer after an attempt that was not worth its cost (policy_attempt_ends()), or of whose
- * victims no page could be demoted.  An attempt begins a new generation of the node (tier_age()),
+ * for longer after an attempt that was not worth its cost (policy_attempt_ends()), by the pages that
+ * could be demoted.  An attempt begins a new generation of the node (tier_age()),
  * flushes TLBs, waits for T, and begins another one.  What is then in older generations was not
  * accessed in between.  The promoter sleeps for a T of up to VICTIM_SLEEP_MS; for a longer one the
  * promoter comes back.  The second generation of an attempt is the first one of the next, if that
@@ -61,13 +61,14 @@
 #define VICTIM_SLEEP_MS		250
 /* For a walk that ended so many periods ago, the waiting does not begin anew */
 #define VICTIM_PERIODS		3
+/* Victims expected at least */
+#define VICTIM_EXPECTED		512UL
 /* The longest T of a group that has lost an attempt */
 #define VICTIM_OWED_MS		4000U
 
 struct victim_node {
 	struct mutex lock;	/* for all below */
 	struct policy_wait wait[TIER_GROUPS];
-	bool vain[TIER_GROUPS];	/* of what the group's last attempt has found, nothing went yet */
 	DECLARE_BITMAP(anew, TIER_GROUPS);	/* waiting begins anew; set without the lock */
 	unsigned int group;	/* of the last attempt */
 	unsigned int owed;	/* that has lost an attempt, or TIER_GROUPS */
@@ -81,6 +82,10 @@ struct victim_node {
 	unsigned long aged;	/* the end of the last walk, in jiffies, if there was one */
 	u64 aged_ms;		/* the same, or 0 */
 	u64 cost_ns;		/* of the walks */
+	bool judged;		/* the last attempt was, or there was none */
+	bool tried;		/* to demote some of its victims */
+	unsigned long taken;	/* base pages of these that have been demoted */
+	unsigned long expected;	/* of the next attempt's victims, at most */
 };
 
 static struct victim_node *victim_nodes[MAX_NUMNODES];
@@ -122,6 +127,8 @@ int victim_start(const nodemask_t *top)
 			return -ENOMEM;
 		mutex_init(&v->lock);
 		v->owed = TIER_GROUPS;
+		v->judged = true;
+		v->expected = ULONG_MAX;
 		victim_nodes[nid] = v;
 	}
 	memset(victim_heat, 0, sizeof(victim_heat));
@@ -185,6 +192,21 @@ unsigned long victim_known(int nid)
 	struct victim_node *v = victim_nodes[nid];
 
 	return mutex_is_locked(&v->lock) ? 0 : READ_ONCE(v->known);
+}
+
+/**
+ * victim_expected - of how many pages of known victims can be expected that they make room?
+ * @nid: fast node
+ *
+ * What is old may be in use again, or may not be demoted.  So an attempt is expected to give at most
+ * twice what the last one has given.
+ *
+ * Context: any; a snapshot.
+ * Return: base pages.
+ */
+unsigned long victim_expected(int nid)
+{
+	return min(victim_known(nid), READ_ONCE(victim_nodes[nid]->expected));
 }
 
 /**
@@ -316,20 +338,29 @@ static void victim_begin_attempt(struct victim_node *v, int nid, unsigned int gr
 		victim_walk(v, nid);
 }
 
-static void victim_end_attempt(struct victim_node *v, int nid, u64 page_ns, bool full)
+static void victim_end_attempt(struct victim_node *v, int nid)
 {
 	unsigned long since = v->aged, old = victim_walk(v, nid);
 
 	v->pending = false;
 	v->since = since;
 	WRITE_ONCE(v->known, old);
-	policy_attempt_ends(&v->wait[v->group], v->rate,
-			    v->vain[v->group] ? 0 : min3(old, v->need, U32_MAX), v->cost_ns,
-			    min(page_ns, U32_MAX));
-	/* Until victim_take() shows that it was not.  While there is room, nothing does. */
-	v->vain[v->group] = old && full;
+	v->judged = false;
+	v->tried = false;
+	v->taken = 0;
 	if (v->group == v->owed)
 		v->owed = TIER_GROUPS;
+}
+
+/* Was the last attempt worth its cost?  While there is room, nothing shows that. */
+static void victim_judge(struct victim_node *v, u64 page_ns)
+{
+	unsigned long victims = v->tried ? v->taken : min(v->known, v->need);
+
+	v->judged = true;
+	WRITE_ONCE(v->expected, max(2 * victims, VICTIM_EXPECTED));
+	policy_attempt_ends(&v->wait[v->group], v->rate, min(victims, U32_MAX), v->cost_ns,
+			    min(page_ns, U32_MAX));
 }
 
 /* For how long must the promoter wait before the attempt can end, in ms? */
@@ -345,12 +376,14 @@ static u64 victim_left(const struct victim_node *v)
  * @nid:     fast node
  * @period:  what the last period has brought
  * @need:    and what each group has found
+ * @page_ns: CPU time of a promotion
  *
  * Context: a promoter, once a period; may sleep.
  * Return: milliseconds after which victim_end() is to be called, VICTIM_LATER: in the next period,
  * or 0: at once.
  */
-u32 victim_seek(int nid, const struct policy_period *period, const struct victim_need *need)
+u32 victim_seek(int nid, const struct policy_period *period, const struct victim_need *need,
+		u64 page_ns)
 {
 	struct victim_node *v = victim_nodes[nid];
 	unsigned int group;
@@ -361,10 +394,16 @@ u32 victim_seek(int nid, const struct policy_period *period, const struct victim
 	for_each_set_bit(group, v->anew, TIER_GROUPS) {
 		clear_bit(group, v->anew);
 		v->wait[group] = (struct policy_wait) {};
-		v->vain[group] = false;
 	}
 	now_ms = victim_now_ms();
+	if (!v->judged && !v->known)
+		victim_judge(v, page_ns);
 	group = victim_next(v, nid, period, need, now_ms);
+	/* Victims may last for many periods, but not longer than until the next attempt. */
+	if (group < TIER_GROUPS && !v->judged) {
+		victim_judge(v, page_ns);
+		group = victim_next(v, nid, period, need, now_ms);
+	}
 	if (group < TIER_GROUPS)
 		victim_begin_attempt(v, nid, group, now_ms);
 	if (v->pending) {
@@ -377,22 +416,20 @@ u32 victim_seek(int nid, const struct policy_period *period, const struct victim
 
 /**
  * victim_end - end an attempt if it is time
- * @nid:     fast node
- * @page_ns: CPU time of a promotion
- * @full:    candidates need victims already
+ * @nid: fast node
  *
  * What was idle until now may be in use soon, so victim_take() should follow.
  *
  * Context: a promoter, may sleep.
  */
-void victim_end(int nid, u64 page_ns, bool full)
+void victim_end(int nid)
 {
 	struct victim_node *v = victim_nodes[nid];
 
 	if (!mutex_trylock(&v->lock))
 		return;
 	if (v->pending && !victim_left(v))
-		victim_end_attempt(v, nid, page_ns, full);
+		victim_end_attempt(v, nid);
 	mutex_unlock(&v->lock);
 }
 
@@ -441,8 +478,8 @@ unsigned long victim_take(int nid, unsigned long nr)
 	if (v->known) {
 		taken = tier_demote(nid, nr, v->since);
 		atomic_long_add(taken, &v->made);
-		if (taken)
-			v->vain[v->group] = false;
+		v->tried = true;
+		v->taken += taken;
 		/* What was looked at and not demoted was in use, or cannot be moved. */
 		WRITE_ONCE(v->known, taken ? v->known - min(v->known, max(taken, nr)) : 0);
 	}

@@ -30,11 +30,13 @@ void victim_found(unsigned int group, unsigned long first, unsigned long last,
 		  u32 window_us);
 void victim_period(void);
 unsigned long victim_known(int nid);
+unsigned long victim_expected(int nid);
 unsigned long victim_made(int nid);
 void victim_used(int nid, unsigned long nr);
 bool victim_serves(int nid, unsigned int group);
-u32 victim_seek(int nid, const struct policy_period *period, const struct victim_need *need);
-void victim_end(int nid, u64 page_ns, bool full);
+u32 victim_seek(int nid, const struct policy_period *period, const struct victim_need *need,
+		u64 page_ns);
+void victim_end(int nid);
 bool victim_pending(int nid);
 unsigned long victim_take(int nid, unsigned long nr);
 void victim_begin(int nid, unsigned int group);

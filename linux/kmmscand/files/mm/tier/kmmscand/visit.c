@@ -20,7 +20,7 @@
  * hot.
  *
  * A turn over a large address space has as many visits one after the other as it takes.  A visit
- * ends with VISIT_REGIONS page tables, or when clearing has taken a quarter of a window, or when as
+ * ends with visit->regions page tables, or when clearing has taken a quarter of a window, or when as
  * many candidates are expected as two periods can move (policy_enough()).
  *
  * Address spaces of different kinds (enum visit_kind) are not visited together, because windows
@@ -55,6 +55,8 @@
 
 #include <trace/events/kmmscand.h>
 
+/* Regions of a visit at most */
+#define VISIT_REGIONS		4096UL
 /* A huge mapping has so many times the accesses of a small one */
 #define VISIT_HUGE_SHIFT	(PMD_SHIFT - PAGE_SHIFT)
 #define VISIT_HUGE_LEAST_US	250U
@@ -82,7 +84,7 @@ static void visit_wait(struct visit *visit, u64 until)
 {
 	u64 now = ktime_get_ns(), ns = until - min(until, now);
 
-	kmmscand_cpu_charge(&visit->cpu);
+	kmmscand_cpu_charge(visit->cpu);
 	if (kthread_should_stop())
 		return;
 	if (ns < 20 * NSEC_PER_MSEC)
@@ -95,7 +97,7 @@ static void visit_wait(struct visit *visit, u64 until)
 static unsigned int visit_most(const struct visit *visit, const struct space *space)
 {
 	u64 enough = policy_enough(period_quota(&visit->nodes->slow));
-	unsigned int left = VISIT_REGIONS - visit->nr;
+	unsigned int left = visit->regions - visit->nr;
 
 	if (!space->found || !enough)
 		return left;
@@ -349,8 +351,34 @@ static void visit_learn(struct visit *visit, struct piece *piece)
 }
 
 /**
+ * visit_alloc - prepare visits
+ * @home:  fast node whose address spaces are visited
+ * @nodes: tiers
+ * @cpu:   CPU time of the worker
+ *
+ * A small machine has few page tables, and not much fast memory to spare.
+ *
+ * Context: may sleep.
+ * Return: for kvfree(), or NULL.
+ */
+struct visit *visit_alloc(int home, const struct kmmscand_nodes *nodes, struct kmmscand_cpu *cpu)
+{
+	unsigned int regions = clamp(totalram_pages() / PTRS_PER_PTE, 64UL, VISIT_REGIONS);
+	struct visit *visit;
+
+	visit = kvzalloc_node(struct_size(visit, region, regions), GFP_KERNEL, home);
+	if (!visit)
+		return NULL;
+	visit->home = home;
+	visit->nodes = nodes;
+	visit->cpu = cpu;
+	visit->regions = regions;
+	return visit;
+}
+
+/**
  * visit_gather - begin a visit: take what is due, and clear Accessed bits
- * @visit: home, nodes and cpu are set
+ * @visit: from visit_alloc()
  *
  * Context: a worker, may sleep.
  * Return: false if nothing was due.
@@ -366,7 +394,7 @@ bool visit_gather(struct visit *visit)
 	visit->window_us = period_window_us(&visit->nodes->slow);
 	visit->begun = ktime_get_ns();
 	deadline = visit->begun + (u64)visit->window_us * NSEC_PER_USEC / 4;
-	while (visit->nr_pieces < VISIT_PIECES && visit->nr < VISIT_REGIONS &&
+	while (visit->nr_pieces < VISIT_PIECES && visit->nr < visit->regions &&
 	       !kthread_should_stop() && visit_clear(visit, deadline)) {
 		any = true;
 		if (ktime_get_ns() >= deadline)

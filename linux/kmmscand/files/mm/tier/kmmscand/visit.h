@@ -17,8 +17,7 @@
 
 struct space;
 
-/* Regions that share windows, and address spaces of which they are */
-#define VISIT_REGIONS	4096
+/* Address spaces whose regions share windows */
 #define VISIT_PIECES	64
 
 /**
@@ -41,7 +40,8 @@ enum walk_look {
 struct region {
 	unsigned long addr;
 	bool huge;
-	DECLARE_BITMAP(found, PTRS_PER_PTE);
+	DECLARE_BITMAP(wanted, PTRS_PER_PTE);	/* entries that the first look reads */
+	DECLARE_BITMAP(found, PTRS_PER_PTE);	/* of these, accessed then */
 };
 
 /**
@@ -89,17 +89,18 @@ struct piece {
  * @nr:        number of regions
  * @nr_pieces: number of address spaces
  * @bumped:    number of address spaces of another kind, which went back to the queue
- * @region:    regions, in the order of the walk
  * @piece:     address spaces
  * @age:       what secondary MMUs know of a page table
  * @found:     folios that the walk has found in a page table
  * @found_nid: nodes of these
  * @nr_found:  number of these
+ * @regions:   number of regions at most
+ * @region:    regions, in the order of the walk
  */
 struct visit {
 	int home;
 	const struct kmmscand_nodes *nodes;
-	struct kmmscand_cpu cpu;
+	struct kmmscand_cpu *cpu;
 	enum visit_kind kind;
 	u32 window_us;
 	u32 huge_us;
@@ -108,14 +109,16 @@ struct visit {
 	unsigned int nr;
 	unsigned int nr_pieces;
 	unsigned int bumped;
-	struct region region[VISIT_REGIONS];
 	struct piece piece[VISIT_PIECES];
 	struct mmu_age age;
 	struct candidate found[PTRS_PER_PTE];
 	s16 found_nid[PTRS_PER_PTE];
 	unsigned int nr_found;
+	unsigned int regions;
+	struct region region[] __counted_by(regions);
 };
 
+struct visit *visit_alloc(int home, const struct kmmscand_nodes *nodes, struct kmmscand_cpu *cpu);
 bool visit_gather(struct visit *visit);
 void visit_finish(struct visit *visit);
 

@@ -398,7 +398,7 @@ int walk_space(struct visit *visit, struct piece *piece, enum walk_look look, u6
 	int ret;
 
 	walk_begin(&w, visit, piece, look);
-	w.end = min(piece->begin + most, VISIT_REGIONS);
+	w.end = min(piece->begin + most, visit->regions);
 	w.stride = stride;
 	w.next = *next;
 	do {

@@ -23,6 +23,15 @@ struct walk_youngest {
 	int gen;
 };
 
+/*
+ * A folio that may move, and about which reclaim need not be told anything.  Most neighbours have
+ * the same flags and memcg.
+ */
+struct walk_same {
+	unsigned long flags;		/* 0: none */
+	struct mem_cgroup *memcg;
+};
+
 struct walk {
 	struct visit *visit;
 	struct piece *piece;
@@ -45,6 +54,7 @@ struct walk {
 	unsigned long slow_len;
 
 	struct walk_youngest youngest;
+	struct walk_same same;
 	unsigned int cleared;		/* whose Accessed bits, so whose TLBs to flush */
 	nodemask_t cpuset, policy;	/* fast nodes that the tasks of the space allow */
 	int vote;

@@ -6,10 +6,9 @@
 #define _MM_TIER_KMMSCAND_WORKER_H
 
 struct kmmscand_nodes;
-struct worker;
+struct kmmscand_thread;
 
-struct worker *worker_start(int home, const struct kmmscand_nodes *nodes);
-void worker_stop(struct worker *worker);
+struct kmmscand_thread *worker_start(int home, struct kmmscand_nodes *nodes);
 void worker_cpu_came(int home);
 
 #endif /* _MM_TIER_KMMSCAND_WORKER_H */

@@ -593,17 +593,26 @@ static void test_offline(void)
 	ksft_test_result(ok, "what is set for a group goes with it\n");
 }
 
-/* Promotion moves what is charged from node to node, and changes nothing else. */
+/*
+ * Promotion moves what is charged from node to node, and changes nothing else.  Pages of both groups
+ * are promoted in the same lists.
+ */
 static void test_charges(void)
 {
-	long current, promoted, n_fast, n_slow, limit[2], after;
-	bool ok = make_group("a");
-	struct worker *w;
-	unsigned long moved;
+	long current, promoted, others, n_fast, n_slow, limit[2], after;
+	/* By turns, so that candidates of both are neighbours in the ring */
+	enum { EACH = 4, LEN = MB / 2 };
+	bool ok = make_group("a") && make_group("b");
+	struct worker *w[EACH], *other[EACH];
+	unsigned long moved = 0;
 	char buf[32];
+	int i;
 
 	ok &= !write_file(in("a", "memory.tier.max"), "1G");
-	w = start("a", 4 * MB);
+	for (i = 0; i < EACH; i++) {
+		w[i] = start("a", LEN);
+		other[i] = start("b", LEN);
+	}
 	sleep(3);
 	current = read_file(in("a", "memory.current"), buf, sizeof(buf)) ? atol(buf) : -1;
 	/* Tight enough for the group to be in trouble if promotion charged it */
@@ -612,28 +621,34 @@ static void test_charges(void)
 	limit[0] = value_of("a", "memory.events", "high");
 	limit[1] = value_of("a", "memory.events", "max");
 	promoted = value_of("a", "memory.stat", "pgpromote_success");
+	others = value_of("b", "memory.stat", "pgpromote_success");
 	n_fast = on_node("a", "anon", fast);
 	n_slow = on_node("a", "anon", slow);
+	/* Candidates gather in the ring, so lists have pages of both groups. */
+	ok &= !set("promote_rate_mbps", "1");
 	ok &= !enable(true);
-	ok &= arrives(w, 4 * PER_MB);
-	moved = w->moved;
+	for (i = 0; i < EACH; i++) {
+		ok &= arrives(w[i], LEN / PAGE) && arrives(other[i], LEN / PAGE);
+		moved += w[i]->moved;
+	}
 	enable(false);
 	/* Statistics are summed up every other second. */
 	sleep(4);
 	after = read_file(in("a", "memory.current"), buf, sizeof(buf)) ? atol(buf) : -1;
 	promoted = value_of("a", "memory.stat", "pgpromote_success") - promoted;
+	others = value_of("b", "memory.stat", "pgpromote_success") - others;
 	n_fast = on_node("a", "anon", fast) - n_fast;
 	n_slow = on_node("a", "anon", slow) - n_slow;
-	ksft_print_msg("%lu pages; %ld promoted, current %ld to %ld, nodes %+ld and %+ld\n", moved,
-		       promoted, current, after, n_fast, n_slow);
+	ksft_print_msg("%lu pages; %ld and %ld promoted, current %ld to %ld, nodes %+ld and %+ld\n",
+		       moved, promoted, others, current, after, n_fast, n_slow);
 	ok &= labs(after - current) <= 128 * 1024;
-	ok &= promoted == (long)moved;
+	ok &= promoted == (long)moved && others == (long)moved;
 	ok &= n_fast >= (long)(moved * PAGE) && n_fast <= (long)(moved * PAGE + 64 * 1024);
 	ok &= n_slow == -(long)(moved * PAGE);
 	ok &= value_of("a", "memory.events", "high") == limit[0];
 	ok &= value_of("a", "memory.events", "max") == limit[1];
 	ok &= stop_all();
-	ok &= remove_group("a");
+	ok &= remove_group("a") && remove_group("b");
 	ksft_test_result(ok, "promotion changes no charges\n");
 }
 
