@@ -4,10 +4,10 @@
  *
  * No Accessed bit tells of a read(2): the kernel copies, through its own mapping.  The few
  * functions that copy ask kmmscand_looks_at_cache() (a static branch), and tell of folios on slow
- * nodes.  A read takes the place of the Accessed bit.  In each period (scan_period_ms) there is a
- * look of the length of a window (period_window_us()), but of half the period at most, so that half
- * of the reads at least cost nothing.  A folio that is read in the looks of two
- * periods, one after the other, is a candidate, as a mapped page that both looks of a visit find.
+ * nodes.  A read takes the place of the Accessed bit.  Looks last for CACHE_LOOK periods
+ * (scan_period_ms), and so do the pauses between them, so that half of the reads cost nothing.  A
+ * folio that is read in two looks, one after the other, is a candidate, as a mapped page that both
+ * looks of a visit find.
  *
  * A bit for each frame says that the frame was read in this look, another one in the look before.
  * The promoter of the node ends a look (cache_period()).  Only stretches of frames in which a bit
@@ -72,6 +72,8 @@
 #define CACHE_STRETCH	32768UL
 /* So many frames go to the fast node of their last reader, if there are several fast nodes */
 #define CACHE_READER	256UL
+/* Periods of a look, and of a pause */
+#define CACHE_LOOK		2
 /* Candidates that are pushed at a time */
 #define CACHE_BATCH	16
 
@@ -80,6 +82,7 @@ struct cache_node {
 	unsigned long frames;
 	unsigned long begun;		/* the look, in jiffies */
 	unsigned long window;		/* its length */
+	unsigned int periods;		/* until the next one begins */
 	unsigned long *now;		/* bits by frame: read in this look */
 	unsigned long *before;		/* and in the one before */
 	unsigned long *stretch;		/* bits by stretch: some bit of @now or @before is set */
@@ -239,13 +242,18 @@ static bool cache_note(struct cache_node *cache, unsigned long pfn)
 	return true;
 }
 
-/* Is there a look just now, and is the folio not known in it? */
-static bool cache_is_new(struct cache_node *cache, unsigned long pfn)
+/* Is the folio not known in this look? */
+static bool cache_is_new(const struct cache_node *cache, unsigned long pfn)
 {
 	unsigned long i = pfn - cache->start_pfn;
 
-	return i < cache->frames && jiffies - READ_ONCE(cache->begun) <= READ_ONCE(cache->window) &&
-	       !test_bit(i, cache->now);
+	return i < cache->frames && !test_bit(i, cache->now);
+}
+
+/* Does the node have a look just now?  Another one may have. */
+static bool cache_looks(const struct cache_node *cache)
+{
+	return jiffies - READ_ONCE(cache->begun) <= READ_ONCE(cache->window);
 }
 
 /**
@@ -268,11 +276,13 @@ void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int
 	bool asked = false;
 
 	rcu_read_lock();
-	i = kmmscand_cache_goes_on(pos, prev, folio_pos(folios[0])) && !kmmscand_fault(CACHE_PART);
-	for (; i < nr; i++) {
+	for (i = 0; i < nr; i++) {
 		cache = rcu_dereference(caches[folio_nid(folios[i])]);
 		/* Most of what is read often ends here. */
-		if (!cache || !cache_is_new(cache, folio_pfn(folios[i])))
+		if (!cache || !cache_is_new(cache, folio_pfn(folios[i])) || !cache_looks(cache))
+			continue;
+		if (!i && kmmscand_cache_goes_on(pos, prev, folio_pos(folios[0])) &&
+		    !kmmscand_fault(CACHE_PART))
 			continue;
 		if (!asked && !cache_allowed(file))
 			break;
@@ -343,15 +353,14 @@ static void cache_end_look(int nid, struct cache_node *cache, unsigned long from
 }
 
 /**
- * cache_period - a look at page cache ends, the next one begins
- * @nid:       slow node
- * @window_us: length of the next one, as far as it is not longer than half a period
+ * cache_period - a period is over: a look at page cache may be over, and the next one begin
+ * @nid: slow node
  *
  * Context: the promoter of the node; may sleep.
  */
-void cache_period(int nid, u32 window_us)
+void cache_period(int nid)
 {
-	u32 most_us = READ_ONCE(kmmscand_tunables.scan_period_ms) * USEC_PER_MSEC / 2;
+	unsigned int period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
 	struct cache_node *cache;
 	unsigned long i, until;
 
@@ -364,13 +373,16 @@ void cache_period(int nid, u32 window_us)
 		return;
 	}
 	cache = rcu_dereference_protected(caches[nid], lockdep_is_held(&cache_mutex));
-	if (cache) {
+	if (cache && cache->periods) {
+		cache->periods--;
+	} else if (cache) {
 		for_each_set_bit(i, cache->stretch, cache->frames / CACHE_STRETCH + 1) {
 			cache_end_look(nid, cache, i * CACHE_STRETCH,
 				       min((i + 1) * CACHE_STRETCH, cache->frames));
 			cond_resched();
 		}
-		WRITE_ONCE(cache->window, usecs_to_jiffies(min(window_us, most_us)));
+		cache->periods = 2 * CACHE_LOOK - 1;
+		WRITE_ONCE(cache->window, msecs_to_jiffies(CACHE_LOOK * period_ms));
 		WRITE_ONCE(cache->begun, jiffies);
 		/* Under the mutex.  The other nodes have periods of their own. */
 		until = cache->begun + cache->window;

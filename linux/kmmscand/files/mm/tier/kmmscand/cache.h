@@ -13,7 +13,7 @@ struct kobj_attribute;
 extern struct kobj_attribute kmmscand_cache_attr;
 
 int kmmscand_cache_run(const struct kmmscand_nodes *nodes);
-void cache_period(int nid, u32 window_us);
+void cache_period(int nid);
 
 /*
  * Does a read at @pos go on inside of a folio, which begins at @start, where the one

@@ -471,7 +471,7 @@ void period_end(struct period *p)
 	mutex_unlock(&p->lock);
 	if (period_stuck(p) && !period.pending)
 		ring_drop(p->nid);
-	cache_period(p->nid, p->policy.window_us);
+	cache_period(p->nid);
 }
 
 /**
