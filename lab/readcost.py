@@ -32,8 +32,8 @@ NAME = "readcost"
 CPU = 0
 FILE_MB = 64
 # Size of the reads in KiB, and passes over the file
-# Some seconds, of which the first periods of kmmscand are little
-BUFFERS = {4: 32, 128: 80}
+# Some seconds, of which the first look of kmmscand is little
+BUFFERS = {4: 96, 128: 240}
 LIMIT = 0.005  # off must not differ from base by more, nor by more than the noise
 TUNABLES = "/sys/kernel/mm/kmmscand/"
 # Nothing is promoted, or it would not be slow for long.

@@ -26,15 +26,21 @@ void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int
 void kmmscand_vmstat_show(struct seq_file *m);
 
 /**
- * kmmscand_looks_at_cache - does it matter what page cache is read?
+ * kmmscand_looks_at_cache - may it matter what page cache is read?
  *
- * Always false, at the cost of a nop, while kmmscand is off or does not look at page cache.  Else
- * true during a look.
+ * Always false, at the cost of a nop, while kmmscand is off or does not look at page cache.
  */
 static inline bool kmmscand_looks_at_cache(void)
 {
-	return static_branch_unlikely(&kmmscand_cache_key) &&
-	       time_before_eq(jiffies, READ_ONCE(kmmscand_cache_until));
+	return static_branch_unlikely(&kmmscand_cache_key);
+}
+
+/**
+ * kmmscand_cache_pauses - is there no look at page cache just now?
+ */
+static inline bool kmmscand_cache_pauses(void)
+{
+	return time_after(jiffies, READ_ONCE(kmmscand_cache_until));
 }
 
 /**
@@ -49,6 +55,11 @@ static inline bool kmmscand_folio_is_slow(struct folio *folio)
 static inline bool kmmscand_looks_at_cache(void)
 {
 	return false;
+}
+
+static inline bool kmmscand_cache_pauses(void)
+{
+	return true;
 }
 
 static inline bool kmmscand_folio_is_slow(struct folio *folio)
@@ -80,7 +91,7 @@ static inline void kmmscand_vmstat_show(struct seq_file *m)
 static inline void kmmscand_folio_read(struct file *file, struct folio *folio, loff_t pos,
 				       loff_t prev)
 {
-	if (kmmscand_looks_at_cache() && kmmscand_folio_is_slow(folio))
+	if (kmmscand_looks_at_cache() && !kmmscand_cache_pauses() && kmmscand_folio_is_slow(folio))
 		__kmmscand_file_read(file, &folio, 1, pos, prev);
 }
 
