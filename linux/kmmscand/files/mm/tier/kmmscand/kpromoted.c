@@ -156,7 +156,7 @@ static bool kpromoted_fits(struct kpromoted *k, const struct candidate *c, int n
 	const struct kpromoted_room *room = &k->room[nid];
 	struct period *p = k->period;
 
-	if (room->left <= 0)
+	if (room->left < 1L << c->order)
 		return false;
 	if (kpromoted_free(k, c, nid))
 		return true;

@@ -140,13 +140,15 @@ int victim_start(const nodemask_t *top)
  * @group:     of the pages
  * @first:     pages that the first look has found
  * @last:      of these, pages that the second look has found
- * @window_us: between looks
+ * @window_us: between the looks, or 0: there was no second one
  *
  * Context: a worker.
  */
 void victim_found(unsigned int group, unsigned long first, unsigned long last,
 		  u32 window_us)
 {
+	if (!window_us)
+		return;
 	spin_lock(&victim_lock);
 	policy_heat_add(&victim_heat[group], min(first, U32_MAX), min(last, U32_MAX),
 			window_us);

@@ -60,6 +60,8 @@
 /* A huge mapping has so many times the accesses of a small one */
 #define VISIT_HUGE_SHIFT	(PMD_SHIFT - PAGE_SHIFT)
 #define VISIT_HUGE_LEAST_US	250U
+/* Four huge mappings tell a rate */
+#define VISIT_HUGE_HEAT		4
 /* Of guests, which answer for page tables and are flushed by interrupts; and from flush to flush */
 #define VISIT_GUEST_US		64000U
 #define VISIT_GUEST_NS		(250 * NSEC_PER_MSEC)
@@ -179,13 +181,15 @@ static void visit_flush(struct visit *visit)
 	}
 }
 
-/* A look begins.  Accesses of a window that was much too long tell nothing about rates. */
+/* A look begins, perhaps late. */
 static void visit_time(struct visit *visit, struct piece *piece, enum walk_look look, bool huge)
 {
-	u64 now = ktime_get_ns(), before = look == WALK_SECOND ? piece->looked : visit->flushed;
-	u64 window_us = huge ? visit->huge_us : visit->window_us;
+	u64 now = ktime_get_ns(), window_us = huge ? visit->huge_us : visit->window_us;
 
-	piece->late[huge] |= now - before > window_us * NSEC_PER_USEC * 3 / 2;
+	if (look == WALK_CHANGE)
+		piece->late |= now - visit->flushed > window_us * NSEC_PER_USEC * 3 / 2;
+	else if (look == WALK_SECOND)
+		piece->between_us[huge] = div_u64(now - piece->looked, NSEC_PER_USEC);
 	piece->looked = now;
 }
 
@@ -280,7 +284,7 @@ static bool visit_learn_change(struct visit *visit, struct piece *piece)
 	struct space *space = piece->space;
 	int nid;
 
-	if (piece->missed || piece->late[0] || piece->late[1] ||
+	if (piece->missed || piece->late ||
 	    !policy_jump(&space->change, piece->sampled, piece->sampled_of))
 		return false;
 	space->turn = 0;
@@ -297,11 +301,12 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	unsigned int nr = piece->end - piece->begin;
 
 	period_visited();
-	if (!piece->missed && !piece->late[0])
-		victim_found(space->group, piece->first[0], piece->last[0], visit->window_us);
-	if (!piece->missed && !piece->late[1])
-		victim_found(space->group, piece->first[1], piece->last[1],
-			     visit->huge_us << VISIT_HUGE_SHIFT);
+	if (!piece->missed) {
+		victim_found(space->group, piece->first[0], piece->last[0], piece->between_us[0]);
+		victim_found(space->group, piece->first[1] * VISIT_HUGE_HEAT,
+			     piece->last[1] * VISIT_HUGE_HEAT,
+			     piece->between_us[1] << VISIT_HUGE_SHIFT);
+	}
 	space->cost += cost;
 	space->pushed += piece->pushed;
 	space->looked += piece->first[0] + piece->first[1];

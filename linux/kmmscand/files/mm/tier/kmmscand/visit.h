@@ -66,7 +66,8 @@ struct piece {
 	bool missed;			/* the last look has not come to the end of the piece */
 	u64 looked;			/* when the first look has begun, by ktime_get_ns() */
 	u32 first[2], last[2];		/* entries found in the looks, of page tables and huge */
-	bool late[2];			/* some look was, so that its counts tell nothing */
+	u32 between_us[2];		/* between the looks */
+	bool late;			/* a look for change was, so that its count tells nothing */
 	u32 pushed;			/* candidates, in base pages */
 	u32 sampled, sampled_of;	/* in a look for change: pages found, and looked at */
 	unsigned int tables;		/* page tables read by WALK_CLEAR */
