@@ -750,7 +750,7 @@ def test_respload_stores_reads_and_notices_a_wrong_value(
 
 
 def test_what_is_not_run_again_is_kept_only_if_nothing_changed() -> None:
-    one = scenario.load("hotcold-4k")
+    one = scenario.load("shifting")
     kernels: dict[str, dict[str, Any]] = {"base": {"key": "b"}, "tiershift": {"key": "t"}}
     asked = json.loads(
         json.dumps([dataclasses.asdict(one), one.topology.load()], default=dataclasses.asdict)
