@@ -142,7 +142,7 @@ static struct folio *tier_alloc_base(struct tier_dst *dst, gfp_t gfp)
 	return page_folio(page);
 }
 
-/* Number of a memcg of the batch, or TIER_BATCH_MEMCGS.  Only isolation makes folio_memcg() stable. */
+/* Number of the memcg of an isolated folio, or TIER_BATCH_MEMCGS if the batch has none of it */
 static unsigned int tier_memcg(const struct tier_batch *batch, struct folio *folio)
 {
 	unsigned int i;

@@ -290,6 +290,19 @@ static void kpromoted_move(struct kpromoted *k, int target, unsigned int nr)
 	mutex_unlock(&p->lock);
 }
 
+/* Base pages that may be promoted without a victim */
+static unsigned long kpromoted_rooms(const struct period *p)
+{
+	unsigned long sum = 0, room;
+	int nid;
+
+	for_each_node_mask(nid, p->nodes->top) {
+		room = period_room(nid);
+		sum += room - min(room, victim_made(nid));
+	}
+	return sum;
+}
+
 /* Take a batch of candidates, and choose. */
 static enum kpromoted_result kpromoted_take(struct kpromoted *k, unsigned int *nr)
 {
@@ -302,7 +315,7 @@ static enum kpromoted_result kpromoted_take(struct kpromoted *k, unsigned int *n
 	left = min(left, kpromoted_shared_rates(&p->nodes->top));
 	k->stuck = period_stuck(p);
 	if (k->stuck)
-		left = min(left, period_rooms(p));
+		left = min(left, kpromoted_rooms(p));
 	if (!left || !try_get_online_mems())
 		goto unlock;
 	*nr = ring_pop(p->nid, k->taken, PERIOD_BATCH, min(left, PERIOD_BATCH));

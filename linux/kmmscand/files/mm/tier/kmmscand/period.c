@@ -219,7 +219,7 @@ bool period_roomy(int nid)
  * @p: of their slow node
  *
  * Victims of an attempt are soon in use again.  So candidates wait in the ring until the period
- * ends and the attempt that it begins, but for those that find room (period_rooms()).
+ * ends and the attempt that it begins, but for those that find room.
  *
  * Context: a promoter.
  */
@@ -234,24 +234,6 @@ bool period_stuck(const struct period *p)
 			return false;
 	}
 	return true;
-}
-
-/**
- * period_rooms - how many base pages may be promoted without a victim?
- * @p: of their slow node
- *
- * Context: a promoter.
- */
-unsigned long period_rooms(const struct period *p)
-{
-	unsigned long sum = 0, room;
-	int nid;
-
-	for_each_node_mask(nid, p->nodes->top) {
-		room = period_room(nid);
-		sum += room - min(room, victim_made(nid));
-	}
-	return sum;
 }
 
 /**

@@ -110,7 +110,6 @@ void period_demoted(struct period *p, u64 ns, unsigned long demoted);
 unsigned long period_room(int nid);
 bool period_roomy(int nid);
 bool period_stuck(const struct period *p);
-unsigned long period_rooms(const struct period *p);
 
 void period_visited(void);
 void period_turned(const nodemask_t *slow, u32 window_us);

@@ -31,7 +31,6 @@
 #include "../../internal.h"
 #include "fault.h"
 #include "kmmscand.h"
-#include "ring.h"
 #include "walk.h"
 
 /* Entries whose Accessed bits are tested at once; a page table has a multiple of them */
@@ -70,8 +69,7 @@ static __always_inline bool table_maybe_slow(const struct walk *w, pte_t pte)
 }
 
 /* vm_normal_folio(), for a present entry of table_maybe_slow() */
-static __always_inline struct folio *table_folio(struct walk *w,
-						 struct vm_area_struct *vma,
+static __always_inline struct folio *table_folio(struct walk *w, struct vm_area_struct *vma,
 						 unsigned long addr, pte_t pte)
 {
 	/* Where entries say that they are special, all others of our frames have a page. */
@@ -157,7 +155,7 @@ static __always_inline void table_hand_back(struct walk *w, struct folio *folio)
 		}
 	}
 #endif
-	/* Somebody may have made it idle or isolated it meanwhile: flags have to tell all of that. */
+	/* It may have been made idle or isolated meanwhile: flags have to tell that. */
 	flags = READ_ONCE(folio->flags);
 	if (folio_test_young(folio) && !folio_test_idle(folio) && table_may_move(folio) &&
 	    (!lru_gen_enabled() || folio_lru_gen(folio) == gen) &&
@@ -317,7 +315,7 @@ static void table_ask(struct walk *w, struct vm_area_struct *vma, pte_t *table, 
  */
 static __always_inline unsigned long table_young(pte_t *pte)
 {
-	/* pte_young() of an entry with more bits set; gcc needs three instructions more for it */
+	/* As pte_young(), for which gcc needs three instructions more */
 	const unsigned long accessed = pte_val(pte_mkyoung(__pte(0)));
 	unsigned long bits = 0, young = 0;
 	unsigned int i;

@@ -8,8 +8,8 @@
  * candidate (policy_idle_ms()).  So equally hot pages do not take turns.
  *
  * An attempt to find victims is for the candidates of one group; groups take turns, and each waits
- * for longer after an attempt that was not worth its cost (policy_attempt_ends()), by the pages that
- * could be demoted.  An attempt begins a new generation of the node (tier_age()),
+ * for longer after an attempt that was not worth its cost (policy_attempt_ends()), by the pages
+ * that could be demoted.  An attempt begins a new generation of the node (tier_age()),
  * flushes TLBs, waits for T, and begins another one.  What is then in older generations was not
  * accessed in between.  The promoter sleeps for a T of up to VICTIM_SLEEP_MS; for a longer one the
  * promoter comes back.  The second generation of an attempt is the first one of the next, if that
@@ -200,8 +200,8 @@ unsigned long victim_known(int nid)
  * victim_expected - of how many pages of known victims can be expected that they make room?
  * @nid: fast node
  *
- * What is old may be in use again, or may not be demoted.  So an attempt is expected to give at most
- * twice what the last one has given.
+ * What is old may be in use again, or may not be demoted.  So an attempt is expected to give at
+ * most twice what the last one has given.
  *
  * Context: any; a snapshot.
  * Return: base pages.

@@ -20,8 +20,8 @@
  * hot.
  *
  * A turn over a large address space has as many visits one after the other as it takes.  A visit
- * ends with visit->regions page tables, or when clearing has taken a quarter of a window, or when as
- * many candidates are expected as two periods can move (policy_enough()).
+ * ends with visit->regions page tables, or when clearing has taken a quarter of a window, or when
+ * as many candidates are expected as two periods can move (policy_enough()).
  *
  * Address spaces of different kinds (enum visit_kind) are not visited together, because windows
  * differ.

@@ -479,7 +479,7 @@ static void left_out(const char *path, bool (*prepare)(int fd), const char *what
 	heat(hot, 0, MB, 6, 0);
 	refused = event_count("tier_promote_fail_policy") - refused;
 	ksft_print_msg("%ld pages were refused\n", refused);
-	/* They are not even tried.  Each visit tries the pages that this process shares with the child. */
+	/* Not even tried.  Each visit tries the pages that this process shares with the child. */
 	ok &= refused <= (long)PER_MB / 2;
 	ok &= !waitpid(pid, &status, WNOHANG);
 	ok &= !enable(false);

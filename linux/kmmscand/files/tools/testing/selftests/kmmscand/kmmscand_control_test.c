@@ -594,8 +594,8 @@ static void test_offline(void)
 }
 
 /*
- * Promotion moves what is charged from node to node, and changes nothing else.  Pages of both groups
- * are promoted in the same lists.
+ * Promotion moves what is charged from node to node, and changes nothing else.  Pages of both
+ * groups are promoted in the same lists.
  */
 static void test_charges(void)
 {
