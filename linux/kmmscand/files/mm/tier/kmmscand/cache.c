@@ -176,6 +176,9 @@ static int cache_update(void)
 		}
 		rcu_assign_pointer(caches[nid], cache);
 	}
+	/* A time of long ago, or of before jiffies wrap soon after boot, would hide the pauses. */
+	if (!static_key_enabled(&kmmscand_cache_key))
+		WRITE_ONCE(kmmscand_cache_until, jiffies);
 	static_branch_enable(&kmmscand_cache_key);
 	return 0;
 }

@@ -218,8 +218,8 @@ bool period_roomy(int nid)
  * period_stuck - do candidates have to wait for victims?
  * @p: of their slow node
  *
- * Victims of an attempt are soon in use again.  So candidates wait in the ring until the period
- * ends and the attempt that it begins, but for those that find room.
+ * Victims of an attempt are soon in use again.  So candidates wait in the ring until the attempt
+ * ends that the end of the period begins.  A candidate that finds room does not wait.
  *
  * Context: a promoter.
  */
