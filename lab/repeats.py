@@ -3,9 +3,9 @@
 
 Two runs of one contender differ, by when its scan begins and by what kswapd has to do, so a
 figure of one run says little about a goal that it misses by a tenth.  Here no tiering, NUMA
-balancing and tiershift run in turns on a scenario.  What is judged is tiershift's figure divided
-by NUMA balancing's of the same turn: its mean, and twice the standard error of that, must be on
-one side of the goal.
+balancing, DAMON and tiershift run in turns on a scenario.  What is judged is tiershift's figure
+divided by NUMA balancing's of the same turn: its mean, and twice the standard error of that, must
+be on one side of the goal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lab.results.study import Column, Study
 
 TIMES = 5
 REPEATED = ("hotcold-4k", "zipf-4k", "uniform", "hotcold-4g")
-MODES = ("none", "numab2", "tiershift")
+MODES = ("none", "numab2", "damon", "tiershift")
 OURS, RIVAL = "tiershift", "numab2"
 EARLY_S = 2.0
 ERRORS = 2.0  # as many standard errors must lie between a mean and the goal
@@ -227,8 +227,8 @@ def studies() -> Iterator[Study]:
         yield Study(
             name=f"repeats-{name}",
             title=f"{name}, the same comparison {TIMES} times",
-            what=f"{item.description}.  No tiering, NUMA balancing and tiershift run in turns.  A "
-            "goal is for tiershift's figure divided by NUMA balancing's of the same turn.",
+            what=f"{item.description}.  No tiering, NUMA balancing, DAMON and tiershift run in "
+            "turns.  A goal is for tiershift's figure divided by NUMA balancing's of that turn.",
             columns=tuple(Column(key, title, form) for key, (title, form) in SHOWN.items()),
             minutes=TIMES * len(MODES) * item.measure.expected_s / 60,
             run=partial(measure, name),

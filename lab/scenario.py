@@ -63,7 +63,8 @@ class Mode:
 
 NUMA_BALANCING = "/proc/sys/kernel/numa_balancing"
 DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
-PROMOTER = "kmmscand"  # mode tiershift switches this room on, settings of a contender others
+PROMOTER = "kmmscand"  # mode tiershift switches this room on, ...
+BESIDE = ("migrate-batch",)  # ... and these, but for files that a contender's settings name
 MODES = {
     "none": Mode((), ()),
     "numab2": Mode(((NUMA_BALANCING, "2"),), ((NUMA_BALANCING, "0"),), (NUMA_BALANCING,)),
@@ -78,6 +79,7 @@ def modes() -> dict[str, Mode]:
     switches = manifest.switches(PROMOTER)
     if not switches:  # without that room there is nothing to compare
         return MODES
+    switches = [switch for room in BESIDE for switch in manifest.switches(room)] + switches
     ours = Mode(
         enter=tuple((switch.file, switch.on) for switch in switches),
         leave=tuple((switch.file, switch.off) for switch in reversed(switches)),
@@ -463,7 +465,7 @@ def make_job(
         "mode": contender.mode,
         # From the beginning: kswapd of a node that fills up without it gives up for good.
         "settings": [demotion, *contender.settings.items()],
-        "enter": [demotion, *mode.enter],
+        "enter": [demotion, *(one for one in mode.enter if one[0] not in contender.settings)],
         "leave": [*mode.leave, (DEMOTION, "0")],
         "needs": [*mode.needs],
         "counters": manifest.counters(),
