@@ -37,7 +37,7 @@
  * @read:     page tables read in this turn
  * @cost:     of the visits of this turn, in ns
  * @pushed:   candidates of this turn, in base pages
- * @looked:   entries that first looks of this turn have found
+ * @young:    slow pages with an Accessed bit when the visits of this turn began
  * @found:    candidates of the last visit, and of how many page tables (@found_of)
  * @change:   how many pages looks for change find
  * @owed:     whose Accessed bits the last look has cleared; no flush has followed
@@ -66,7 +66,7 @@ struct space {
 	unsigned int tables, read;
 	u64 cost;
 	unsigned long pushed;
-	unsigned long looked;
+	unsigned long young;
 	unsigned int found, found_of;
 	struct policy_change change;
 	unsigned int owed;

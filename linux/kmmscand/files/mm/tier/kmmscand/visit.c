@@ -71,7 +71,7 @@
 /* Page tables of a look for change, and periods from one to the next */
 #define VISIT_SAMPLE		32U
 #define VISIT_CHANGE		4
-/* A turn that finds fewer pages tells nothing about the window */
+/* A turn that begins with fewer young pages tells nothing about the window */
 #define VISIT_LEAST		8
 /* An address space whose mmap_lock was taken is due again after a period by this */
 #define VISIT_BUSY		8
@@ -309,7 +309,7 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	}
 	space->cost += cost;
 	space->pushed += piece->pushed;
-	space->looked += piece->first[0] + piece->first[1];
+	space->young += piece->young + (piece->huge << VISIT_HUGE_SHIFT);
 	space->read += piece->tables;
 	if (!piece->missed) {
 		space->found = piece->pushed;
@@ -325,12 +325,12 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 		space->turn = policy_turn(space->turn, space->cost, min(space->pushed, U32_MAX),
 					  period_loss(slow, space->group), period_page_ns(slow),
 					  period_saturated(slow));
-	if (space->looked >= VISIT_LEAST)
+	if (space->young >= VISIT_LEAST)
 		period_turned(slow, visit->window_us);
 	space->tables = space->read;
 	space->cost = 0;
 	space->pushed = 0;
-	space->looked = 0;
+	space->young = 0;
 	space->read = 0;
 	space->number++;
 	count_kmmscand_events(KMMSCAND_MM_SCANNED, 1);

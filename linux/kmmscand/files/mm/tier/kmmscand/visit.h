@@ -71,6 +71,7 @@ struct piece {
 	u32 pushed;			/* candidates, in base pages */
 	u32 sampled, sampled_of;	/* in a look for change: pages found, and looked at */
 	unsigned int tables;		/* page tables read by WALK_CLEAR */
+	unsigned int young;		/* slow entries that it has found young */
 	unsigned int flushes;		/* of TLBs of CPUs */
 	unsigned int guest_flushes;	/* of TLBs of secondary MMUs */
 	unsigned int cleared;		/* whose Accessed bits, since the last flush */

@@ -369,8 +369,10 @@ static void walk_end(struct walk *w, u64 start)
 
 	piece->cost_ns += task_sched_runtime(current) - start;
 	piece->cleared |= w->cleared;
-	if (w->look == WALK_CLEAR)
+	if (w->look == WALK_CLEAR) {
 		piece->tables += w->tables;
+		piece->young += w->young;
+	}
 	count_kmmscand_events(KMMSCAND_PTE_SCANNED, w->ptes);
 	count_kmmscand_events(KMMSCAND_PTE_YOUNG, w->young);
 	count_kmmscand_events(KMMSCAND_PMD_SKIPPED, w->skipped);

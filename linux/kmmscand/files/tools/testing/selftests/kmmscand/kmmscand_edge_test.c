@@ -482,8 +482,6 @@ static void *guard_thread(void *arg)
 {
 	struct guard *guard = arg;
 
-	/* Where the missing pages are to come from */
-	allocate_on(slow);
 	while (!guard->stop) {
 		char *addr = uffd_fault(guard->fd, 100);
 		size_t offset = (addr - guard->addr) & ~(guard->step - 1);
@@ -499,9 +497,14 @@ static void *guard_thread(void *arg)
 		if (!addr)
 			continue;
 		guard->faults++;
+		/* Promotion asks the policies of all threads, so only as long as needed. */
+		if (guard->data)
+			allocate_on(slow);
 		if (guard->data ? ioctl(guard->fd, UFFDIO_COPY, &copy) :
 				  ioctl(guard->fd, UFFDIO_WRITEPROTECT, &unprotect))
 			guard->failed = true;
+		if (guard->data)
+			allocate_on(-1);
 	}
 	return NULL;
 }
