@@ -303,6 +303,30 @@ def test_window_without_a_visit_stays(policy: ctypes.CDLL, saturated: bool) -> N
     assert node.saturated == saturated
 
 
+def test_window_with_too_many_candidates_needs_no_visit_of_all(policy: ctypes.CDLL) -> None:
+    few = {"visited": False, "full": True, "victims": 100}
+    assert _window(policy, Node(window_us=64_000), **few, pushed=217) < 64_000
+    assert _window(policy, Node(window_us=64_000), **few, pushed=216) == 64_000
+
+
+@pytest.mark.parametrize(
+    ("values", "used"),
+    [
+        ({"visited": True}, True),
+        ({"visited": False}, False),
+        ({"visited": False, "pushed": 17}, True),
+        ({"visited": True, "full": True, "pending": True}, True),
+        ({"visited": False, "full": True, "pending": True, "pushed": 9999}, False),
+    ],
+)
+def test_window_says_whether_the_candidates_are_used_up(
+    policy: ctypes.CDLL, values: dict[str, int], used: bool
+) -> None:
+    period = Period(**{"window_us": 64_000, "window_max_us": 10**6, **values})
+    policy.policy_update_window.restype = c_bool
+    assert policy.policy_update_window(byref(Node(window_us=64_000)), byref(period)) == used
+
+
 def test_window_that_finds_enough_is_saturated(policy: ctypes.CDLL) -> None:
     node = Node(window_us=64_000)
     _window(policy, node, room=5000, pushed=1000)

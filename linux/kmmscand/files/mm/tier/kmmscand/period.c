@@ -48,41 +48,34 @@
 #define PERIOD_LEAST		64
 /* So many pages tell more than a guess */
 #define PERIOD_FEW		256
+/* So many young pages tell something about the window; and the mean is of so many periods */
+#define PERIOD_YOUNG_LEAST	64UL
+#define PERIOD_MEAN		16
 /* What an access to fast memory gains, in ns, while nothing measures it */
 #define PERIOD_GAIN_NS		150
 #define PERIOD_GAIN_PERMILLE	1000
 
 static struct period *periods[MAX_NUMNODES];
 static atomic_long_t period_visits;
-static atomic_long_t period_turns;
+static atomic_long_t period_young;
 
 /**
  * period_visited - a part of an address space was visited
- *
- * Context: any.
- */
-void period_visited(void)
-{
-	atomic_long_inc(&period_visits);
-}
-
-/**
- * period_turned - all of an address space was visited
  * @slow:      slow nodes
- * @window_us: between the last two looks
+ * @window_us: between the last two looks; U32_MAX if more parts follow
+ * @young:     slow pages with an Accessed bit when the visits of all parts began, or 0
  *
  * Context: any.
  */
-void period_turned(const nodemask_t *slow, u32 window_us)
+void period_visited(const nodemask_t *slow, u32 window_us, unsigned long young)
 {
 	int nid;
 
-	for_each_node_mask(nid, *slow) {
-		struct period *p = periods[nid];
-
-		WRITE_ONCE(p->turn_us, min(window_us, READ_ONCE(p->turn_us)));
-	}
-	atomic_long_inc(&period_turns);
+	for_each_node_mask(nid, *slow)
+		WRITE_ONCE(periods[nid]->turn_us,
+			   min(window_us, READ_ONCE(periods[nid]->turn_us)));
+	atomic_long_add(young, &period_young);
+	atomic_long_inc(&period_visits);
 }
 
 /**
@@ -230,7 +223,8 @@ bool period_stuck(const struct period *p)
 	if (!numa_demotion_enabled || kmmscand_fault(IDLE))
 		return false;
 	for_each_node_mask(nid, p->nodes->top) {
-		if (period_roomy(nid) || victim_known(nid) || victim_made(nid))
+		if (period_roomy(nid) || victim_known(nid) ||
+		    (victim_made(nid) && period_room(nid)))
 			return false;
 	}
 	return true;
@@ -325,12 +319,13 @@ static void period_learn_groups(struct period *p)
 
 /*
  * What have visits found since the window was updated?  A part of an address space tells little, so
- * the end of a turn is waited for, unless there are too many candidates already.
+ * ends of turns are waited for, until these have begun with as many young pages as in a mean
+ * period: many small address spaces without a candidate must not lengthen the windows of all.
  */
 static void period_learn_visits(struct period *p, struct policy_period *period)
 {
 	unsigned long visits = atomic_long_read(&period_visits);
-	unsigned long turns = atomic_long_read(&period_turns);
+	unsigned long young = atomic_long_read(&period_young);
 	unsigned long pushed = p->now.pushed - p->pushed;
 	u64 quota = period->quota;
 
@@ -338,18 +333,23 @@ static void period_learn_visits(struct period *p, struct policy_period *period)
 	quota *= max(p->since, 1U);
 	period->quota = min(quota, U32_MAX);
 	period->pushed = min(pushed, U32_MAX);
-	period->visited = turns != p->turns || (quota && pushed >= 2 * quota);
+	period->visited = young - p->learned >= max(p->mean, PERIOD_YOUNG_LEAST);
+	p->mean += (long)(young - p->young - p->mean) / PERIOD_MEAN;
 	period->window_us = READ_ONCE(p->turn_us);
 	/* No turn has ended. */
 	if (period->window_us == U32_MAX)
 		period->window_us = p->policy.window_us;
 	p->visits = visits;
-	p->turns = turns;
+	p->young = young;
 	WRITE_ONCE(p->turn_us, U32_MAX);
-	if (!period->visited)
-		return;
+}
+
+/* They are used up. */
+static void period_learned(struct period *p)
+{
 	p->since = 0;
 	p->pushed = p->now.pushed;
+	p->learned = p->young;
 }
 
 /* Look for victims on full fast nodes. */
@@ -408,8 +408,9 @@ static void period_decide(struct period *p, struct policy_period *period)
 			victim_begin(nid, group);
 		anew = true;
 	}
-	if (!anew || !policy_node_begin(&p->policy, ktime_to_ms(ktime_get())))
-		policy_update_window(&p->policy, period);
+	if ((anew && policy_node_begin(&p->policy, ktime_to_ms(ktime_get()))) ||
+	    policy_update_window(&p->policy, period))
+		period_learned(p);
 	trace_kpromoted_period(p->nid, period->pushed, period->quota, p->moved, room, known,
 			       p->policy.window_us);
 }
@@ -479,7 +480,8 @@ struct period *period_start(int nid, const struct kmmscand_nodes *nodes)
 	p->refilled = jiffies;
 	p->turn_us = U32_MAX;
 	p->visits = atomic_long_read(&period_visits);
-	p->turns = atomic_long_read(&period_turns);
+	p->young = atomic_long_read(&period_young);
+	p->learned = p->young;
 	policy_node_begin(&p->policy, 0);
 	periods[nid] = p;
 	return p;

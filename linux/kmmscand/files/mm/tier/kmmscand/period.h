@@ -70,7 +70,9 @@ struct period_counts {
  *
  * @last:     groups of the last period
  * @visits:   at the end of the last period
- * @turns:    at the end of the last period
+ * @young:    young pages of turns, at the end of the last period
+ * @learned:  the same when the window was updated
+ * @mean:     mean of a period
  * @since:    periods with visits since the window was updated
  * @pushed:   base pages that had been pushed then
  * @before:   counters at the end of the period before it
@@ -96,7 +98,8 @@ struct period {
 	u32 turn_us;
 
 	struct period_groups last;
-	unsigned long visits, turns;
+	unsigned long visits;
+	unsigned long young, learned, mean;
 	unsigned int since;
 	unsigned long pushed;
 	struct period_counts before, now;
@@ -111,8 +114,7 @@ unsigned long period_room(int nid);
 bool period_roomy(int nid);
 bool period_stuck(const struct period *p);
 
-void period_visited(void);
-void period_turned(const nodemask_t *slow, u32 window_us);
+void period_visited(const nodemask_t *slow, u32 window_us, unsigned long young);
 void period_begin_anew(int nid, unsigned int group);
 u32 period_window_us(const nodemask_t *slow);
 u32 period_page_ns(const nodemask_t *slow);

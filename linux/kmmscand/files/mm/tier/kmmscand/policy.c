@@ -258,17 +258,23 @@ bool policy_serves(u32 rate, u32 candidate)
  *
  * While victims are looked for, candidates wait, which tells nothing about the window.  Visits that
  * have ended may have begun with a window of some periods ago.
+ *
+ * Return: true if what the visits have found is used up.
  */
-void policy_update_window(struct policy_node *node, const struct policy_period *period)
+bool policy_update_window(struct policy_node *node, const struct policy_period *period)
 {
 	u32 can = min(period->quota, period->room + period->victims);
+	bool many = period->pushed > 2ULL * can + CANDIDATES_LEAST;
 
 	node->window_us = min(node->window_us, period->window_max_us);
-	if (!period->visited || (period->full && period->pending))
-		return;
+	if (period->full && period->pending)
+		return period->visited;
+	if (!period->visited && !many)
+		return false;
 	node->window_us = policy_window(period, can);
 	node->saturated = !can || node->window_us == period->window_max_us ||
 			  period->pushed >= can;
+	return true;
 }
 
 /**

@@ -44,7 +44,7 @@ struct policy_change {
 
 /* What a period has brought */
 struct policy_period {
-	bool visited;		/* regions were, not only for change */
+	bool visited;		/* enough pages were to tell that few are found */
 	u32 window_us;		/* of these visits, the last one */
 	u32 pushed;		/* candidates */
 	u32 quota;		/* pages that may move: policy_quota() */
@@ -74,7 +74,7 @@ bool policy_jump(struct policy_change *change, u32 found, u32 of);
 void policy_heat_add(struct policy_heat *heat, u32 first, u32 last, u32 window_us);
 void policy_heat_age(struct policy_heat *heat);
 bool policy_serves(u32 rate, u32 candidate);
-void policy_update_window(struct policy_node *node, const struct policy_period *period);
+bool policy_update_window(struct policy_node *node, const struct policy_period *period);
 bool policy_attempt_due(const struct policy_wait *wait, u32 rate,
 			const struct policy_period *period, u32 waiting, u64 now_ms);
 void policy_attempt_begins(struct policy_wait *wait, u64 now_ms);

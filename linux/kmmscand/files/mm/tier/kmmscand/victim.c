@@ -61,6 +61,8 @@
 #define VICTIM_SLEEP_MS		250
 /* For a walk that ended so many periods ago, the waiting does not begin anew */
 #define VICTIM_PERIODS		3
+/* Fewer candidates pay for no attempt */
+#define VICTIM_LEAST		16
 /* Victims expected at least */
 #define VICTIM_EXPECTED		512UL
 /* The longest T of a group that has lost an attempt */
@@ -285,7 +287,7 @@ static bool victim_due(struct victim_node *v, int nid, unsigned int group,
 	static const struct policy_wait now;
 	bool serves = victim_serves(nid, group);
 
-	if (!need[group].hot)
+	if (need[group].hot < VICTIM_LEAST)
 		return false;
 	period.victims = serves ? min(v->known, U32_MAX) : 0;
 	return policy_attempt_due(group == v->owed ? &now : &v->wait[group], victim_rate(group),
@@ -478,6 +480,8 @@ unsigned long victim_take(int nid, unsigned long nr)
 	if (!mutex_trylock(&v->lock))
 		return 0;
 	if (v->known) {
+		/* To look for more than there are costs a look at each page that is in use. */
+		nr = min(nr, max(v->known, VICTIM_EXPECTED));
 		taken = tier_demote(nid, nr, v->since);
 		atomic_long_add(taken, &v->made);
 		v->tried = true;

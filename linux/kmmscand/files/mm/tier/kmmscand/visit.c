@@ -71,8 +71,6 @@
 /* Page tables of a look for change, and periods from one to the next */
 #define VISIT_SAMPLE		32U
 #define VISIT_CHANGE		4
-/* A turn that begins with fewer young pages tells nothing about the window */
-#define VISIT_LEAST		8
 /* An address space whose mmap_lock was taken is due again after a period by this */
 #define VISIT_BUSY		8
 
@@ -300,7 +298,6 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	struct space *space = piece->space;
 	unsigned int nr = piece->end - piece->begin;
 
-	period_visited();
 	if (!piece->missed) {
 		victim_found(space->group, piece->first[0], piece->last[0], piece->between_us[0]);
 		victim_found(space->group, piece->first[1] * VISIT_HUGE_HEAT,
@@ -319,14 +316,15 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 		space->owed_from = visit->region[piece->begin].addr;
 		space->owed_to = visit->region[piece->end - 1].addr + PMD_SIZE;
 	}
-	if (!piece->done)
+	if (!piece->done) {
+		period_visited(slow, U32_MAX, 0);
 		return;
+	}
 	if (!piece->missed)
 		space->turn = policy_turn(space->turn, space->cost, min(space->pushed, U32_MAX),
 					  period_loss(slow, space->group), period_page_ns(slow),
 					  period_saturated(slow));
-	if (space->young >= VISIT_LEAST)
-		period_turned(slow, visit->window_us);
+	period_visited(slow, visit->window_us, space->young);
 	space->tables = space->read;
 	space->cost = 0;
 	space->pushed = 0;
