@@ -150,10 +150,22 @@ PARTS = (
         ("**tiershift loses**", "compared with", "the other", "tiershift"),
         (
             _tiering(
-                "Zipf-skewed access, 192 MiB: kernel instructions per promoted page, all CPUs",
+                "Zipf-skewed access, 192 MiB: seconds until 90 % of the best fast-memory share",
                 "repeats-zipf-4k",
-                "all_per_page",
-                "{:,.0f}",
+                "t90_best_s",
+                "{:.1f}",
+            ),
+            _tiering(
+                "192 MiB in huge pages: accesses served by fast memory at the end",
+                "hotcold-thp",
+                "hit_ratio_end",
+                "{:.1%}",
+            ),
+            _tiering(
+                "Redis: accesses served by fast memory at the end",
+                "redis",
+                "hit_ratio_end",
+                "{:.1%}",
             ),
             _tiering(
                 "equally hot pages, twice as many as fit: accesses served by fast memory",
