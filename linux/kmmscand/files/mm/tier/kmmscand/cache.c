@@ -176,7 +176,7 @@ static int cache_update(void)
 		}
 		rcu_assign_pointer(caches[nid], cache);
 	}
-	/* A time of long ago, or of before jiffies wrap soon after boot, would hide the pauses. */
+	/* Jiffies wrap 5 minutes after boot: an old value would look like a look that goes on. */
 	if (!static_key_enabled(&kmmscand_cache_key))
 		WRITE_ONCE(kmmscand_cache_until, jiffies);
 	static_branch_enable(&kmmscand_cache_key);

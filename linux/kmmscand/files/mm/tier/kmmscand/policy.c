@@ -64,7 +64,7 @@
 #define JUMP_TIMES		3
 #define ATTEMPT_WAIT_MS		2000U
 #define ATTEMPT_MOST_MS		64000U
-/* A group whose candidates are this many times hotter than at its attempts in vain does not wait */
+/* A group does not wait if its candidates are this many times hotter than in failed attempts */
 #define WAIT_HOTTER		4
 /* Pages again of which a group is judged, and for how long it is then left alone */
 #define AGAIN_LEAST		32

@@ -37,7 +37,7 @@
  * @read:     page tables read in this turn
  * @cost:     of the visits of this turn, in ns
  * @pushed:   candidates of this turn, in base pages
- * @young:    slow pages with an Accessed bit when the visits of this turn began
+ * @young:    slow pages accessed before the visits of this turn, by bits and owed flushes
  * @found:    candidates of the last visit, and of how many page tables (@found_of)
  * @change:   how many pages looks for change find
  * @owed:     whose Accessed bits the last look has cleared; no flush has followed

@@ -155,7 +155,7 @@ static __always_inline void table_hand_back(struct walk *w, struct folio *folio)
 		}
 	}
 #endif
-	/* It may have been made idle or isolated meanwhile: flags have to tell that. */
+	/* Another CPU may have made the folio idle, or isolated it: the flags must tell. */
 	flags = READ_ONCE(folio->flags);
 	if (folio_test_young(folio) && !folio_test_idle(folio) && table_may_move(folio) &&
 	    (!lru_gen_enabled() || folio_lru_gen(folio) == gen) &&

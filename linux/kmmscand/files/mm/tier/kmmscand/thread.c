@@ -3,8 +3,8 @@
  * Threads of a node: workers of the fast nodes, and promoters of the slow nodes.
  *
  * A node has KMMSCAND_THREADS threads of a kind.  The first one waits for work.  A thread that
- * leaves some wakes the next one, as far as the share of CPU time allows (cpu.c).  That one then
- * allocates what it needs.
+ * leaves some wakes the next one, as far as the share of CPU time allows (cpu.c).  The woken
+ * thread then allocates its memory.
  *
  * All threads are freezable, and freeze where they hold no lock.
  */

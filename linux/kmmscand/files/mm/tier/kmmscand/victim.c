@@ -480,7 +480,7 @@ unsigned long victim_take(int nid, unsigned long nr)
 	if (!mutex_trylock(&v->lock))
 		return 0;
 	if (v->known) {
-		/* To look for more than there are costs a look at each page that is in use. */
+		/* A search for more pages than are old looks at each page that is in use. */
 		nr = min(nr, max(v->known, VICTIM_EXPECTED));
 		taken = tier_demote(nid, nr, v->since);
 		atomic_long_add(taken, &v->made);
