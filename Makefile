@@ -20,11 +20,10 @@ test:  ## all that CI runs: tests/unit and tests/boot (15 min, first 42 min)
 check:  ## static checks and tests/unit (2 min, first 15 min; without a kernel: pytest tests/unit, 1 min)
 	@$(TEST) tests/unit tests/boot/test_kernel_static.py
 
-soak:  ## tests/long, then the studies soak and migrc-faults (hours; the studies alone 2 h)
+soak:  ## tests/long, then the study soak (hours; the study alone 1 h)
 	@./bootstrap.sh lab/packages-soak.txt >/dev/null
 	@$(TEST) -n 0 -m long tests
 	@$(LAB) study soak --seconds $(or $(SECONDS),120)
-	@$(LAB) study migrc-faults
 
 study:  ## measure NAME=... with ARGS=...; without NAME tell all studies and their times (1 to 80 min each)
 	@$(LAB) $(if $(NAME),study $(NAME) $(ARGS),status)

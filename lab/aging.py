@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import boots, build, cache, instruments, manifest, programs, scenario
+from lab import boots, build, cache, instruments, manifest, programs, scenario, tier
 from lab import topology as topologies
 from lab.errors import LabError
 from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
 NAME = "aging"
-PARAMETERS = "/sys/module/kvm/parameters"
 CGROUP = "/tmp/lab-aging"
 SIZE_MB, HUGE_MB = 64, 384  # of the machine that is aged once
 FAULT_MB = 16  # of each vCPU
@@ -51,18 +50,18 @@ FLUSHES = "/sys/kernel/debug/kvm/remote_tlb_flush_requests"
 
 @dataclass(frozen=True)
 class Mode:
-    """A kernel, and the parameter of its kvm."""
+    """A kernel, and whether it ages memory of guests by page tables."""
 
     kernel: str
     label: str
-    range_aging: int = 0
+    age: int = 0
 
     @property
     def prepare(self) -> str:
         """The command that sets it."""
         if self.kernel == "base":
             return "true"
-        return f"echo {self.range_aging} > {PARAMETERS}/range_aging"
+        return f"echo {self.age} > {tier.enabled('age')}"
 
 
 MODES = {

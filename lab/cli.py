@@ -18,6 +18,7 @@ from lab import (
     cache,
     compare,
     deb,
+    declared,
     guest,
     kconfig,
     manifest,
@@ -142,6 +143,13 @@ def list_rooms(args: argparse.Namespace) -> int:
     return 0
 
 
+def list_declared(args: argparse.Namespace) -> int:
+    """Documents that are made of the rooms' declarations; with --write brought up to date."""
+    for path in declared.write() if args.write else declared.stale():
+        print(f"{path.relative_to(cache.PROJECT)} {'is written' if args.write else 'is stale'}")
+    return 0
+
+
 def make_tree(args: argparse.Namespace) -> int:
     """make tree: check out the composed commits."""
     version = args.base or source.newest()
@@ -219,6 +227,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--topology", default="two-tier")
     command = add("rooms", list_rooms, "the rooms of linux/series, what they are, their state")
     command.add_argument("--write", action="store_true", help="into README.md, instead")
+    command = add(
+        "declared", list_declared, "documents made of what rooms declare: those that are stale"
+    )
+    command.add_argument("--write", action="store_true", help="bring them up to date, instead")
     command = add("repo", make_repo, "a directory for apt with every package in the cache")
     command.add_argument("--out", metavar="DIRECTORY", help="default: repo in the cache")
     command.add_argument("--key", help="sign with this secret key of gpg")

@@ -8,7 +8,7 @@ that CPU executes in the kernel is the scanner's, less what it executes in the s
 with kmmscand disabled.  Not counted is waiting for another CPU, as in lab/metrics.py: its
 length depends on how the host runs the vCPUs.
 
-Nothing is promoted: promote_rate_mbps is 0, so candidates wait until they are too old.
+Nothing is promoted: part promote is off, so candidates wait until they are too old.
 While many are found, windows are the shortest.
 
 A pass is as many entries, read or skipped, as the memory has pages.  A visit reads an entry
@@ -46,7 +46,7 @@ SHARED_PERIOD_MS = 500
 PROCESSES = (1, 20, 200)
 CPU_MB = 1024
 CPUS = 3  # of the guest
-LIMITS = {334: 6, 17: 20, 4: 30}  # scan_cpu_permille, of all CPUs: for so many seconds
+LIMITS = {334: 6, 17: 20, 4: 30}  # scan/cpu_permille, of all CPUs: for so many seconds
 SETTLE_S = 4  # until visits have the pace of what is touched
 QUIET_S = 8  # the same, where they become seldom
 TOUCHED_S = 8
@@ -60,11 +60,11 @@ SLEEP_S = 0.020  # it sleeps when it owes so much (CPU_SLEEP_NS)
 TICK_S = 0.004  # CPU time of a running thread is known by the tick
 
 SETTINGS = (
-    "set promote_rate_mbps 0",
-    "set scan_period_ms 100",
+    "set promote/enabled 0",
+    "set scan/period_ms 100",
     # One CPU.  No sleeping between slices: with a smaller share it would be part of the cost,
     # and under emulation, where a slice takes long, a much larger one than elsewhere.
-    f"set scan_cpu_permille {max(LIMITS)}",
+    f"set scan/cpu_permille {max(LIMITS)}",
 )
 
 WAIT_SYMBOLS = (
@@ -143,14 +143,14 @@ def make_cases(
     )
     cases.append(Case("idle", idle_mb, 1, idle))
     # Many take turns on the CPUs, and not all come to touch their pages in each short period.
-    turns = (*touched, f"set scan_period_ms {SHARED_PERIOD_MS}", f"wait {SHARED_S}")
+    turns = (*touched, f"set scan/period_ms {SHARED_PERIOD_MS}", f"wait {SHARED_S}")
     cases += [
         Case(f"processes-{n}", shared_mb, n, (*turns, f"measure touched {SHARED_S}"))
         for n in processes
     ]
     limits = [*SETTINGS, "touch 100 0", "on"]
     for permille, seconds in LIMITS.items():
-        limits += [f"set scan_cpu_permille {permille}", f"wait {SETTLE_S}"]
+        limits += [f"set scan/cpu_permille {permille}", f"wait {SETTLE_S}"]
         limits.append(f"measure limit-{permille} {seconds}")
     cases.append(Case("cpu", cpu_mb, 1, tuple(limits)))
     return cases
@@ -191,8 +191,8 @@ def cost(
     Where all the memory is ``touched``, its entries are those that are found young, and what
     else is scanned belongs to other processes.  Else they cannot be told apart.
     """
-    scanned, young = point["kmmscand_pte_scanned"], point["kmmscand_pte_young"]
-    covered = scanned + REGION_PAGES * point["kmmscand_pmd_skipped"]
+    scanned, young = point["tier_scan_pte"], point["tier_scan_young"]
+    covered = scanned + REGION_PAGES * point["tier_scan_skip_pmd"]
     visited = young if touched else scanned
     passes = (visited if touched else covered) / pages
     thread = point["insn"]["work"] - background * point["seconds"]
@@ -225,7 +225,7 @@ def cpu_share(point: dict[str, Any], permille: int, unlimited: float | None) -> 
     figures = {"limit": limit, "share": share, "tolerance": None, "verdict": None}
     if limit == 1:
         return figures
-    scanned = point["kmmscand_pte_scanned"]
+    scanned = point["tier_scan_pte"]
     part = point["cpu_s"] * SLICE_PAGES / scanned if scanned else 0.0
     unpaid = part + SLEEP_S * limit / (1 - limit) + TICK_S
     figures["tolerance"] = unpaid / point["seconds"]
@@ -515,8 +515,8 @@ STUDY = Study(
         ("Share of a CPU", "cpu: "),
     ),
     notes=(
-        "Where every page is touched, an entry visited is one of kmmscand_pte_young; elsewhere one "
-        "of kmmscand_pte_scanned.  Where nothing is touched, 63 of 64 page tables are skipped, so "
+        "Where every page is touched, an entry visited is one of tier_scan_young; elsewhere one "
+        "of tier_scan_pte.  Where nothing is touched, 63 of 64 page tables are skipped, so "
         "there are few entries to divide by.",
         "A pass is as many entries, read or skipped, as the memory has pages.  A visit reads an "
         "entry up to three times.",
@@ -526,7 +526,7 @@ STUDY = Study(
         "so that none can be skipped.",
         f"Processes: the scan period is {SHARED_PERIOD_MS} ms, so that each comes to touch its "
         "pages.",
-        f"Share of a CPU: run time by the scheduler.  scan_cpu_permille is of {CPUS} CPUs.  "
+        f"Share of a CPU: run time by the scheduler.  scan/cpu_permille is of {CPUS} CPUs.  "
         "Tolerance: one slice of 64 page tables, what is owed below 20 ms, and a tick.",
     ),
 )

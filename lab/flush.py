@@ -25,10 +25,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab import boots, build, cache, flushes, instruments, manifest, metrics, programs, scenario
+from lab import (
+    boots,
+    build,
+    cache,
+    flushes,
+    instruments,
+    manifest,
+    metrics,
+    programs,
+    scenario,
+    tier,
+)
 from lab import topology as topologies
 from lab.errors import LabError
-from lab.migrate import LOOKUP, LOOKUP_S, SYSFS
+from lab.migrate import LOOKUP, LOOKUP_S
 from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
@@ -50,8 +61,8 @@ NUMAB = (
     "echo 1000 > /sys/kernel/debug/sched/numa_balancing/scan_period_max_ms",
     "echo 2 > /proc/sys/kernel/numa_balancing",
 )
-BATCH = f"echo 1 > {SYSFS}/enabled"
-LATER = "echo 1 > /sys/kernel/mm/numab_later/enabled"
+BATCH = f"echo 1 > {tier.enabled('batch')}"
+LATER = f"echo 1 > {tier.enabled('postpone')}"
 MIGRC = f"echo 1 > {flushes.SWITCH}"
 APPEND = "clearcpuid=erms,fsrm"
 # 16 vCPUs do not all get a turn in time while the guest boots.

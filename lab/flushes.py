@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-SWITCH = "/sys/kernel/mm/migrc/enabled"
+from lab import tier
+
+SWITCH = tier.enabled("defer")
 SENT, RECEIVED = "nr_tlb_remote_flush", "nr_tlb_remote_flush_received"
-MIGRATED, DEFERRED = "pgmigrate_success", "migrc_deferred"
+MIGRATED, DEFERRED = "pgmigrate_success", "tier_defer_success"
 PROMOTED = ("pgpromote_success",)
 DEMOTED = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged")
 

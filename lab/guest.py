@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lab import cache, instruments
+from lab import cache, instruments, tier
 from lab.errors import LabError
 from lab.topology import Topology
 
@@ -182,7 +182,8 @@ def run(
 
     The command's own output goes to out_dir/output.log and, line by line, to
     ``on_line``; the kernel's log is kept in out_dir/console.log.  With ``disk_mb`` there
-    is an empty disk, /dev/vda.
+    is an empty disk, /dev/vda.  All of memory tiering is off when the command begins, but each
+    part can be switched on alone (tier.BEGIN).
     """
     if not kernel.exists():
         raise LabError(f"kernel image {kernel} does not exist", "run `lab kernels`")
@@ -197,7 +198,7 @@ def run(
     output_file = out_dir / "output.log"
     output_file.write_text("", encoding="utf-8")
     script.write_text(
-        f"#!/bin/sh\n(\n{text}\n) > {shlex.quote(str(output_file))} 2>&1\n"
+        f"#!/bin/sh\n{tier.BEGIN}(\n{text}\n) > {shlex.quote(str(output_file))} 2>&1\n"
         f"echo $? > {shlex.quote(str(code_file))}\n",
         encoding="utf-8",
     )

@@ -2,14 +2,14 @@
 """What a room says about itself: linux/<room>/room.toml.
 
 The lab asks here for all that it has to know of a mechanism: its options, objects,
-counters, threads, switches, tests and models.  So a new room needs no change elsewhere.
+counters, threads, switches, faults, tests and models.  So a new room needs no change elsewhere.
 docs/engineer.md has a table of the keys.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Literal
@@ -32,6 +32,8 @@ Word = Annotated[str, Meta(pattern=r"^[\w-]+$")]
 Option = Annotated[str, Meta(pattern=r'^CONFIG_\w+=(y|m|n|-?\d+|0x[0-9a-f]+|"[^"\n]*")$')]
 Object = Annotated[str, Meta(pattern=r"^\w[\w./-]*(/|\.o)$")]
 Tunable = Annotated[str, Meta(pattern=r"^/(sys|proc/sys)/\S+$")]
+# A number for which the kernel asks how many CPUs are online at boot
+AtBoot = Annotated[str, Meta(pattern=r"^max\(\d+, \d+ / CPUs\)$")]
 
 
 class Switch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,13 +43,84 @@ class Switch(Struct, frozen=True, forbid_unknown_fields=True):
     on: Word
     off: Word
     toggle: bool = True  # also under load, all the time (make soak)
+    wish: bool = True  # what the file says after boot
+    text: Line = "-"
+
+
+class Knob(Struct, frozen=True, forbid_unknown_fields=True):
+    """[[knob]]: a file below /sys/kernel/mm/tier that takes a number."""
+
+    file: Annotated[str, Meta(pattern=r"^[a-z]+/\w+$")]
+    default: int | AtBoot
+    min: int
+    max: int
+    text: Line
+    unit: Line = ""
+    advice: Line = ""  # when to change it
+
+    def at_boot(self, cpus: int) -> int:
+        """The number that the file has after boot."""
+        if isinstance(self.default, int):
+            return self.default
+        least, shared = map(int, re.findall(r"\d+", self.default))
+        return max(least, shared // cpus)
+
+
+class Counter(Struct, frozen=True, forbid_unknown_fields=True):
+    """[[counter]]: a row of /proc/vmstat."""
+
+    name: Annotated[str, Meta(pattern=r"^tier_\w+$")]
+    text: Line
+    advice: Line = "-"
+    gauge: bool = False  # a level, which also falls
+
+
+class Event(Struct, frozen=True, forbid_unknown_fields=True):
+    """[[event]]: a trace event of the system `tier`."""
+
+    name: Annotated[str, Meta(pattern=r"^tier_\w+$")]
+    text: Line
+    fields: tuple[Word, ...]
+
+
+class FaultTest(
+    Struct, frozen=True, forbid_unknown_fields=True, rename={"also": "with"}, omit_defaults=True
+):
+    """One of a fault's `tests`: a selftest that fails while the rule is broken.
+
+    It has `program`, `args` and `says`, or `elsewhere`.
+    """
+
+    program: Annotated[str, Meta(pattern=r"^[\w-]+/[\w-]+$")] = ""  # DIRECTORY/NAME of selftests
+    args: str = ""  # they choose one case
+    says: str = ""  # regular expression: what the program prints then
+    also: tuple[Word, ...] = ()  # faults that are set as well, where either rule would do
+    before: Line = ""  # shell
+    machine: Word = "two-tier"  # see lab/faults.py
+    long: bool = False  # too long for `make test`
+    elsewhere: str = ""  # FILE::TEST in tests/boot, which sets the fault itself
+
+
+class Fault(Struct, frozen=True, forbid_unknown_fields=True):
+    """[[fault]]: a rule that a debug kernel can break, and who notices."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z]+_\w+$")]
+    text: Line
+    tests: tuple[FaultTest, ...] = ()
 
 
 class Manifest(
     Struct,
     frozen=True,
     forbid_unknown_fields=True,
-    rename={"switches": "switch", "commits": "commit"},
+    rename={
+        "switches": "switch",
+        "knobs": "knob",
+        "counters": "counter",
+        "events": "event",
+        "faults": "fault",
+        "commits": "commit",
+    },
 ):
     """One room.toml."""
 
@@ -58,10 +131,13 @@ class Manifest(
     kconfig_torture: tuple[Option, ...] = ()
     kconfig_debug: tuple[Option, ...] = ()
     objects: tuple[Object, ...] = ()
-    counters: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     kinds: dict[Word, tuple[Word, ...]] = {}
     switches: tuple[Switch, ...] = ()
+    knobs: tuple[Knob, ...] = ()
+    counters: tuple[Counter, ...] = ()
+    events: tuple[Event, ...] = ()
+    faults: tuple[Fault, ...] = ()
     selftests: Word | None = None
     models: Word | None = None
     modules: tuple[Word, ...] = ()
@@ -77,7 +153,19 @@ def _keys(kind: type[Struct]) -> str:
     return ", ".join(kind.__struct_encode_fields__)
 
 
-KNOWN = f"keys are {_keys(Manifest)}; of a switch {_keys(Switch)}; docs/lab.md explains them"
+TABLES: dict[str, type[Struct]] = {
+    "a switch": Switch,
+    "a knob": Knob,
+    "a counter": Counter,
+    "an event": Event,
+    "a fault": Fault,
+    "its tests": FaultTest,
+}
+KNOWN = (
+    f"keys are {_keys(Manifest)}; "
+    + "; ".join(f"of {name} {_keys(kind)}" for name, kind in TABLES.items())
+    + "; docs/engineer.md explains them"
+)
 
 
 def _error(room: Room, key: str, what: str, todo: str) -> LabError:
@@ -128,13 +216,32 @@ def _check_objects(room: Room, manifest: Manifest) -> None:
 
 
 def _check_patterns(room: Room, manifest: Manifest) -> None:
-    for key in ("counters", "threads"):
-        for pattern in getattr(manifest, key):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                todo = "write a regular expression, as Python has them"
-                raise _error(room, key, f"{pattern!r}: {error}", todo) from error
+    said = [("fault", test.says) for fault in manifest.faults for test in fault.tests]
+    for key, pattern in (*(("threads", name) for name in manifest.threads), *said):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            todo = "write a regular expression, as Python has them"
+            raise _error(room, key, f"{pattern!r}: {error}", todo) from error
+
+
+def _check_knobs(room: Room, manifest: Manifest) -> None:
+    for knob in manifest.knobs:
+        known = knob.default if isinstance(knob.default, int) else knob.min
+        if not 0 <= knob.min <= known <= knob.max:
+            todo = "min, default and max are in this order"
+            raise _error(room, "knob", f"{knob.file}: the range is wrong", todo)
+
+
+def _check_faults(room: Room, manifest: Manifest) -> None:
+    for fault in manifest.faults:
+        for test in fault.tests:
+            if bool(test.elsewhere) == bool(test.program and test.args and test.says):
+                todo = "give program, args and says, or elsewhere alone"
+                raise _error(room, "fault", f"{fault.name}: a test is incomplete", todo)
+            if test.elsewhere and test != FaultTest(elsewhere=test.elsewhere):
+                todo = "a test elsewhere has no other key"
+                raise _error(room, "fault", f"{fault.name}: {test.elsewhere}", todo)
 
 
 def _check_directories(room: Room, manifest: Manifest) -> None:
@@ -152,6 +259,8 @@ def read(room: Room) -> Manifest:
     manifest = _decode(room)
     _check_objects(room, manifest)
     _check_patterns(room, manifest)
+    _check_knobs(room, manifest)
+    _check_faults(room, manifest)
     _check_directories(room, manifest)
     return manifest
 
@@ -166,8 +275,28 @@ def load(chosen: Sequence[Room] | None = None) -> dict[str, Manifest]:
         for name in manifest.depends:
             if name not in found:
                 raise _missing(room, name, names)
+        _check_names(room, manifest, found)
         found[room.name] = manifest
     return found
+
+
+def _named(manifest: Manifest) -> list[str]:
+    """What no two rooms may declare."""
+    return [
+        *(switch.file for switch in manifest.switches),
+        *(knob.file for knob in manifest.knobs),
+        *(counter.name for counter in manifest.counters),
+        *(f"event {event.name}" for event in manifest.events),
+        *(f"fault {fault.name}" for fault in manifest.faults),
+    ]
+
+
+def _check_names(room: Room, manifest: Manifest, before: Mapping[str, Manifest]) -> None:
+    owners = {name: other for other, one in before.items() for name in _named(one)}
+    for name in _named(manifest):
+        if name in owners:
+            raise _error(room, "", f"{name} is declared twice", f"{owners[name]} has it already")
+        owners[name] = room.name
 
 
 def _missing(room: Room, name: str, names: Sequence[str]) -> LabError:
@@ -215,7 +344,22 @@ def objects(chosen: Sequence[Room] | None = None, *, own: bool = False) -> list[
 
 def counters() -> list[str]:
     """Patterns of names in /proc/vmstat."""
-    return [pattern for manifest in load().values() for pattern in manifest.counters]
+    return [f"{counter.name}$" for manifest in load().values() for counter in manifest.counters]
+
+
+def knobs() -> list[Knob]:
+    """The files of all rooms that take a number."""
+    return [knob for manifest in load().values() for knob in manifest.knobs]
+
+
+def events() -> list[Event]:
+    """The trace events of all rooms."""
+    return [event for manifest in load().values() for event in manifest.events]
+
+
+def faults() -> list[Fault]:
+    """The rules of all rooms that can be broken, in the order of the rooms."""
+    return [fault for manifest in load().values() for fault in manifest.faults]
 
 
 def threads() -> list[str]:

@@ -3,7 +3,7 @@
 
 lab/workloads/migrate.c moves a process to and fro between two nodes.  On one CPU nothing else
 runs; on eight, eight threads access random pages meanwhile, as in the test of seed series 001.
-Limits are those of /sys/kernel/mm/migrate_batch/: 1 moves folio by folio, as kernels before 6.3
+Limits are those of /sys/kernel/mm/tier/batch/: 1 moves folio by folio, as kernels before 6.3
 did; 512 is what the unmodified kernel has.
 
 Instructions are counted by the insn plugin.  Virtual machines are the kvm selftest's, demotion is
@@ -23,15 +23,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import boots, build, cache, flushes, instruments, manifest, programs, scenario, selftests
+from lab import (
+    boots,
+    build,
+    cache,
+    flushes,
+    instruments,
+    manifest,
+    programs,
+    scenario,
+    selftests,
+    tier,
+)
 from lab import topology as topologies
 from lab.errors import LabError
 from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
 NAME = "migrate"
-SYSFS = "/sys/kernel/mm/migrate_batch"
-COUNTS = "/sys/kernel/debug/migrate_batch/counts"
+BATCH = tier.enabled("batch")
+COUNTS = f"{tier.DEBUG}/batch/counts"
 SIZES = ("4", "64", "2048pte", "2048")
 CPUS = (1, 8)
 SIZE_MB = 64
@@ -55,10 +66,10 @@ class Mode:
         if not self.limit:
             return "true"
         # So large that the folios decide, or as it is after boot
-        size = "2M" if self.limit <= 512 else "256M"
+        kb = 2 << 10 if self.limit <= 512 else 256 << 10
         return (
-            f"echo 1 > {SYSFS}/enabled; echo {self.limit} > {SYSFS}/max_folios; "
-            f"echo {size} > {SYSFS}/max_bytes"
+            f"echo 1 > {BATCH}; echo {self.limit} > {tier.file('batch', 'max_folios')}; "
+            f"echo {kb} > {tier.file('batch', 'max_kb')}"
         )
 
 
@@ -211,7 +222,7 @@ def _demotion(label: str) -> Figures:
             "echo 200 > /proc/sys/vm/watermark_scale_factor",
             *switches,
             "echo 1 > /sys/kernel/mm/numa/demotion_enabled",
-            f"echo {batch} > {SYSFS}/enabled",
+            f"echo {batch} > {BATCH}",
             f"echo {migrc} > {flushes.SWITCH}",
             "echo BEFORE; cat /proc/vmstat",
             f"timeout {LOOKUP_S} {built['lookup']} {LOOKUP} < /dev/null > /dev/null",

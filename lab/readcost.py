@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any
 
-from lab import build, cache, guest, instruments, programs, scenario
+from lab import build, cache, guest, instruments, programs, scenario, tier
 from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 from lab.scenario import Contender, Kernel, Machine, Measure, Process, Scenario
@@ -35,12 +35,9 @@ FILE_MB = 64
 # Some seconds, of which the first look of kmmscand is little
 BUFFERS = {4: 96, 128: 240}
 LIMIT = 0.005  # off must not differ from base by more, nor by more than the noise
-TUNABLES = "/sys/kernel/mm/kmmscand/"
+PAGE_CACHE = tier.file("scan", "page_cache")
 # Nothing is promoted, or it would not be slow for long.
-STAY = {
-    TUNABLES + "page_cache": "1",
-    TUNABLES + "promote_rate_mbps": "0",
-}
+STAY = {PAGE_CACHE: "1", tier.enabled("promote"): "0"}
 CONTENDERS = (
     Contender("base", "none", "base", args=["--node", "1"]),
     Contender("base-again", "none", "base", args=["--node", "1"]),
@@ -49,7 +46,7 @@ CONTENDERS = (
         "cache-off",
         "tiershift",
         "tiershift",
-        settings={**STAY, TUNABLES + "page_cache": "0"},
+        settings={**STAY, PAGE_CACHE: "0"},
         args=["--node", "1"],
     ),
     Contender("on-fast", "tiershift", "tiershift", settings=STAY, args=["--node", "0"]),
@@ -97,7 +94,7 @@ def figures(agent: dict[str, Any], insn: instruments.InsnResult) -> Figures:
     return {
         "reads": job["ops"],
         "instructions": insn.kinds["read"].process[CPU],
-        "touched": delta.get("kmmscand_read_touched", 0),
+        "touched": delta.get("tier_scan_read", 0),
         "promoted": delta.get("pgpromote_success", 0),
     }
 
@@ -232,6 +229,6 @@ STUDY = Study(
     groups=study.KMMSCAND,
     notes=(
         f"The file has {FILE_MB} MiB on ext2 and is mapped nowhere.  Folios are single pages.",
-        "On: kmmscand enabled, page_cache 1 and promote_rate_mbps 0, so that nothing is promoted.",
+        "On: part scan works with page_cache 1, part promote does not, so nothing is promoted.",
     ),
 )

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lab import build, cache, guest, programs, scenario
+from lab import build, cache, guest, programs, scenario, tier
 from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 from lab.scenario import Contender, Kernel, Machine, Measure, Process, Scenario
@@ -48,13 +48,12 @@ COMPARED = ("refaults", "swapins", "workingset")
 JUDGED = ("refaults", "swapins")
 
 LRUS = {"mglru": "7", "classic": "0"}
-TUNABLES = "/sys/kernel/mm/kmmscand/"
 OFTEN = {
-    TUNABLES + "scan_period_ms": "100",
-    TUNABLES + "scan_cpu_permille": "250",  # half of one of two CPUs
-    TUNABLES + "promote_rate_mbps": "0",
+    tier.file("scan", "period_ms"): "100",
+    tier.file("scan", "cpu_permille"): "250",  # half of one of two CPUs
+    tier.enabled("promote"): "0",
 }
-STEAL = {"/sys/kernel/debug/tier/fault_young": "Y"}
+STEAL = {tier.fault("scan_young"): "Y"}
 
 # Both devices are zram: swap that compresses to next to nothing, and for the file a
 # device that nobody has written to, which reads as zeros and holds no memory.  Both cost
@@ -160,7 +159,7 @@ def figures(agent: dict[str, Any]) -> Figures:
         "reclaimed": delta["pgsteal_kswapd"] + delta["pgsteal_direct"],
         "demoted": delta["pgdemote_kswapd"] + delta["pgdemote_direct"],
         "promoted": delta["pgpromote_success"],
-        "young": delta["kmmscand_pte_young"],
+        "young": delta["tier_scan_young"],
         "ops": job["ops"],
         "first": job["first"],
     }

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO, get_args, get_origin, get_type_hints
 
-from lab import damon, guest, instruments, manifest, metrics, programs, topology
+from lab import damon, guest, instruments, manifest, metrics, programs, tier, topology
 from lab.damon import Tunables
 from lab.errors import LabError
 from lab.results import ledger
@@ -86,6 +86,11 @@ def modes() -> dict[str, Mode]:
         needs=tuple(switch.file for switch in switches),
     )
     return {**MODES, "tiershift": ours}
+
+
+def demotion_switch(mode: str) -> str:
+    """What switches demotion on: mode tiershift has a part, others the base kernel's file."""
+    return tier.enabled("demote") if mode == "tiershift" else DEMOTION
 
 
 @dataclass(frozen=True)
@@ -459,14 +464,15 @@ def make_job(
             "to": machine.node_id(scenario.placement.target),
             "min_share": scenario.placement.min_share,
         }
-    demotion = (DEMOTION, "1" if contender.demotion else "0")
+    switch = demotion_switch(contender.mode)
+    demotion = (switch, "1" if contender.demotion else "0")
     return {
         "out": str(out),
         "mode": contender.mode,
         # From the beginning: kswapd of a node that fills up without it gives up for good.
         "settings": [demotion, *contender.settings.items()],
         "enter": [demotion, *(one for one in mode.enter if one[0] not in contender.settings)],
-        "leave": [*mode.leave, (DEMOTION, "0")],
+        "leave": [*mode.leave, (switch, "0")],
         "needs": [*mode.needs],
         "counters": manifest.counters(),
         "threads": manifest.threads(),

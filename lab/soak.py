@@ -34,25 +34,24 @@ MACHINES = {
     "two-sockets": {"fast0_mb": 448, "fast1_mb": 192, "slow0_mb": 512, "slow1_mb": 512},
 }
 
-# Under the default policy; the slow nodes fill because demotion is on and the
-# fast nodes are too small for the load, and by migratepages now and then.
+# Under the default policy; the slow nodes fill because demotion is on (a switch of a room) and
+# the fast nodes are too small for the load, and by migratepages now and then.
 # That may defer (a debug switch), so MIGRC is switched off when it has something to flush.
 # Scanners get a whole CPU: of a quarter, the debug kernel makes too few scans in half a minute.
 # Of the stressors, vm, mremap and fork look at what they have written only with --verify.
 RUN = """
 set -e
 count() { awk -v row=$1 '$1 == row { print $2 }' /proc/vmstat; }
-[ -d /sys/kernel/debug/migrc ] || mount -t debugfs none /sys/kernel/debug
-echo 1 > /sys/kernel/debug/migrc/defer_syscalls
+[ -d /sys/kernel/debug/tier ] || mount -t debugfs none /sys/kernel/debug
+echo 1 > /sys/kernel/debug/tier/defer/defer_syscalls
 cd /sys/fs/cgroup
 [ -e cgroup.procs ] || mount -t cgroup2 none .
 cd /sys/fs/cgroup
 echo +memory > cgroup.subtree_control
 mkdir soak
-cd /sys/kernel/mm/kmmscand
-echo 200 > scan_period_ms
-echo @SHARE@ > scan_cpu_permille
-echo 1 > /sys/kernel/mm/numa/demotion_enabled
+cd /sys/kernel/mm/tier
+echo 200 > scan/period_ms
+echo @SHARE@ > scan/cpu_permille
 @ON@
 before=$(count pgpromote_success)
 ( while sleep 7; do
@@ -77,7 +76,7 @@ kill $helper
 @OFF@
 [ ! -e /tmp/beside ] || echo "beside $(wc -l < /tmp/beside)"
 echo "promoted $(($(count pgpromote_success) - before))"
-echo "deferred $(count migrc_deferred)"
+echo "deferred $(count tier_defer_success)"
 exit $code
 """
 
@@ -95,7 +94,7 @@ echo 0 > /sys/kernel/debug/fail_page_alloc/min-order
 # Last, or it is this shell whose allocations fail
 echo 20 > /sys/kernel/debug/failslab/probability
 echo 20 > /sys/kernel/debug/fail_page_alloc/probability
-cd /sys/kernel/mm/kmmscand
+cd /sys/kernel/mm/tier
 rm -f /tmp/beside
 ( while sleep 1; do
 	for comm in $(grep -lE '^(kmmscand|kpromoted)' /proc/[0-9]*/comm); do
@@ -145,7 +144,7 @@ cp /tmp/data /tmp/files
 sync
 echo 3 > /proc/sys/vm/drop_caches
 numactl --membind=@SLOW@ cat /tmp/files/data > /dev/null
-echo 1 > /sys/kernel/mm/kmmscand/page_cache
+echo 1 > /sys/kernel/mm/tier/scan/page_cache
 rm -f /tmp/beside
 for reader in 1 2; do
 	( while :; do
@@ -352,7 +351,8 @@ STUDIES = (
         groups=tuple(dict.fromkeys(study.KMMSCAND + study.MIGRC + study.ZAP)),
         arguments=arguments,
         notes=(
-            "kmmscand has a short period and a whole CPU. It and MIGRC are toggled every 7 s.",
+            "kmmscand has a short period and a whole CPU. All parts of memory tiering but zap are "
+            "toggled every 7 s.",
             "Each second the memory control group of stress-ng gets another memory.tier.max, "
             "also 0.",
             "Where no page was deferred a run says nothing of MIGRC but that switching it did no "

@@ -11,8 +11,8 @@ from lab import (
     curves,
     flush,
     migrate,
-    migrcfaults,
     models,
+    off,
     policycost,
     readcost,
     refault,
@@ -20,6 +20,7 @@ from lab import (
     shares,
     soak,
     thp,
+    together,
     zap,
 )
 from lab.errors import LabError
@@ -40,7 +41,9 @@ def every() -> Iterator[Study]:
     yield flush.STUDY
     yield migrate.STUDY
     yield aging.STUDY
-    for module in (migrcfaults, soak, models):
+    yield off.STUDY
+    yield together.STUDY
+    for module in (soak, models):
         yield from module.STUDIES
 
 

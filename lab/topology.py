@@ -58,7 +58,7 @@ class Topology:
         return sum(node.cpus for node in self.nodes)
 
     def permille(self, percent: int) -> int:
-        """A share of one CPU, in per mille of all CPUs, rounded up: see scan_cpu_permille."""
+        """A share of one CPU, in per mille of all CPUs, rounded up: see scan/cpu_permille."""
         return -(-percent * 10 // self.vcpus)
 
     @property

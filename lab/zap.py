@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import boots, build, cache, instruments, programs, scenario, topology
+from lab import boots, build, cache, instruments, programs, scenario, tier, topology
 from lab.errors import LabError
 from lab.results import finish, ledger, study
 from lab.results.study import Column, Study
 
 NAME = "zap"
-ENABLED = "/sys/kernel/mm/zap_batch/enabled"
+ENABLED = tier.enabled("zap")
 CGROUP = "/sys/fs/cgroup"
 SIZES = ("4", "16", "32", "64", "128", "256", "512", "1024", "2048pte", "2048")
 COUNT_MB = 256  # of what the insn plugin counts

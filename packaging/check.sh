@@ -31,32 +31,30 @@ tiers() {
 	echo "$*" && [ $# -eq "$TIERS" ] && [ -e "$1" ]
 }
 
-# switches KIND: all of SWITCHES, FILE=OFF=ON, are as said
-switches() {
-	for switch in $SWITCHES; do
-		file=${switch%%=*} values=${switch#*=}
-		case $1 in off) want=${values%=*} ;; *) want=${values#*=} ;; esac
-		[ "$(cat "$file")" = "$want" ] || { echo "$file: $(cat "$file")" && return 1; }
+# state PART WORD: of a part, or of the whole (.), soon: what waits starts in the background
+state() {
+	for _ in $(seq 60); do
+		word=$(cat "$TIER/$1/state")
+		[ "$word" = "$2" ] && return
+		sleep 0.5
 	done
+	echo "$1: $word, not $2; $(cat "$TIER/$1/reason" 2>/dev/null)"
+	return 1
 }
 
-# As the operator's guide has it, and then a tier appears
-switch_on() {
-	examples=/usr/share/doc/linux-image-$RELEASE/examples
-	cp "$examples/tiershift.conf" /etc/tmpfiles.d/ &&
-		cp "$examples/tiershift.rules" /etc/udev/rules.d/ &&
-		udevadm control --reload &&
-		udevadm trigger --action=add --subsystem-match=memory_tiering --settle &&
-		switches on
+# states WORD: the whole is on, and its parts as STATES, PART=WORD, says; or all are off
+states() {
+	for part in $STATES; do
+		case $1 in off) want=off ;; *) want=${part#*=} ;; esac
+		state "${part%%=*}" "$want" || return 1
+	done
+	state . "$1"
 }
 
-switch_off() {
-	for switch in $SWITCHES; do
-		values=${switch#*=}
-		echo "${values%=*}" >"${switch%%=*}" || return 1
-	done
-	switches off
-}
+switch_off() { echo 0 >"$TIER/enabled" && states off; }
+
+# One write; what the parts wish has not changed
+switch_on() { echo 1 >"$TIER/enabled" && states on; }
 
 threads() {
 	for thread in $THREADS; do
@@ -67,20 +65,21 @@ threads() {
 # shellcheck disable=SC2086 # a list
 load() { modprobe -a $MODULES; }
 
-load_kvm() { modprobe -r kvm_amd kvm && modprobe kvm "range_aging=$1" && modprobe kvm_amd; }
+load_kvm() { modprobe -r kvm_amd kvm && modprobe kvm_amd; }
 
-# kvm's aging is switched again and again while kvm comes and goes.
+# The part age is switched again and again while kvm comes and goes, and waits while kvm is away.
 reload_kvm() {
-	file=/sys/module/kvm/parameters/range_aging lost=0
-	(while sleep 0.01; do echo 1 >"$file"; echo 0 >"$file"; done) 2>/dev/null &
+	file=$TIER/age/enabled lost=0
+	(while sleep 0.01; do echo 0 >"$file"; echo 1 >"$file"; done) 2>/dev/null &
 	writer=$!
-	for value in 1 0 1 0 1 0 1 0 1 0; do
-		load_kvm $value || lost=$((lost + 1))
+	for _ in $(seq 10); do
+		load_kvm || lost=$((lost + 1))
 	done
 	kill $writer
 	wait $writer
 	echo "$lost of 10 times not loaded"
-	[ $lost -eq 0 ] && load_kvm 1 && grep -q Y "$file" && echo 0 >"$file" && grep -q N "$file"
+	[ $lost -eq 0 ] && echo 1 >"$file" && modprobe -r kvm_amd kvm || return 1
+	state age waiting && grep -q . "$TIER/age/reason" && modprobe kvm_amd && state age on
 }
 
 # Of a program that began while the fast node was full, when that is not so any more
@@ -92,11 +91,11 @@ promoted() {
 	sleep 10
 	rm /dev/shm/cold
 	wait $!
-	grep -E "^(tier_promote_(success|skipped|fail_busy)|kmmscand_(candidate|pte_young)) " /proc/vmstat
+	grep -E "^tier_(promote_(success|skip|fail_busy)|scan_(candidate|young)) " /proc/vmstat
 	[ "$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)" -gt "$before" ]
 }
 
-# Its switches exist while it is loaded.
+# The part age waits until it is loaded.
 modprobe -q kvm
 
 echo "KTAP version 1"
@@ -104,15 +103,15 @@ echo "1..$((9 + 2 * (STRESS_S > 0)))"
 check release release
 check units units
 check tiers tiers
-check off-after-boot switches off
+check on-after-boot states on
 check modules load
 check reload-kvm reload_kvm
-check switch-on switch_on
 check threads threads
 if [ "$STRESS_S" -gt 0 ]; then
 	check stress stress-ng --quiet --vm 2 --vm-bytes 60% --fork 1 --mmap 1 --timeout "$STRESS_S" --oom-avoid
 	check pages-were-promoted promoted
 fi
 check switch-off switch_off
+check switch-on switch_on
 echo "tainted $(cat /proc/sys/kernel/tainted)"
 dmesg

@@ -79,7 +79,6 @@ class Plan:
         parts: list[str | bytes] = [
             *(self.flavour, self.modules, self.suffix, self.debian.version, self.start()),
             *self.fragments().values(),
-            *(path.read_bytes() for path in package.examples()),
             *(path.read_bytes() for path in _recipe()),
             *(name for room in manifest.load().values() for name in room.modules),
             run.output(["pahole", "--version"]),

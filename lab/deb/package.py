@@ -17,14 +17,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import cache, run
+from lab import run
 from lab.errors import LabError
 from lab.tree import IDENTITY
 
 SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
 KEPT = ("Pre-Depends", "Depends", "Recommends", "Suggests", "Breaks", "Architecture")
 MODULE_LISTS = ("modules.builtin", "modules.builtin.modinfo")
-EXAMPLES = cache.PROJECT / "packaging/examples"
 MAINTAINER = f"{IDENTITY['GIT_AUTHOR_NAME']} <{IDENTITY['GIT_AUTHOR_EMAIL']}>"
 EPOCH = "1767225600"  # of every file, as kbuild's time stamp
 
@@ -44,11 +43,6 @@ class Identity:
     @property
     def file(self) -> str:
         return f"{self.name}_{self.version}_amd64.deb"
-
-
-def examples() -> list[Path]:
-    """What an operator copies to switch on at boot."""
-    return sorted(EXAMPLES.iterdir())
 
 
 def fields(control: str) -> dict[str, str]:
@@ -107,9 +101,6 @@ def lay_out(
     docs.mkdir(parents=True)
     (copyright,) = theirs.glob("usr/share/doc/*/copyright")
     shutil.copyfile(copyright, docs / "copyright")
-    (docs / "examples").mkdir()
-    for path in examples():
-        shutil.copyfile(path, docs / "examples" / path.name)
     change = (
         f"tiershift ({identity.version}) unstable; urgency=medium\n\n"
         f"  * Debian's {identity.debian} and the patches in series/.\n\n"

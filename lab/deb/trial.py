@@ -3,6 +3,8 @@
 
 The root file system is made by debootstrap once, and kept in the cache as a tar file.  All
 that changes it runs in a copy, with chroot in namespaces of its own; so this needs root.
+
+Nothing but the boot parameter tier=on switches memory tiering on.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import cache, guest, ktap, manifest, run
+from lab import cache, guest, ktap, run, tier
 from lab.deb.make import PACKAGING
-from lab.deb.package import EXAMPLES
 from lab.errors import LabError
 from lab.ktap import Case
 from lab.topology import Topology
@@ -133,13 +134,9 @@ class Boot:
         return [f"{case.name}: {case.reason}" for case in self.cases if case.outcome != "pass"]
 
 
-def switches() -> list[str]:
-    """FILE=OFF=ON of each switch; ON is what the example leaves it at."""
-    example = (EXAMPLES / "tiershift.conf").read_text(encoding="utf-8")
-    every = [one for room in manifest.load().values() for one in room.switches]
-    return [
-        f"{one.file}={one.off}={one.on if f' {one.file} ' in example else one.off}" for one in every
-    ]
+def states() -> list[str]:
+    """PART=STATE of each part of memory tiering once it is switched on, kvm loaded."""
+    return [f"{part}={'on' if wish else 'off'}" for part, wish in tier.PARTS.items()]
 
 
 def boot(
@@ -157,7 +154,8 @@ def boot(
     wanted = {
         "RELEASE": release,
         "TIERS": str(2 if topology.hmat else 1),
-        "SWITCHES": " ".join(switches()),
+        "TIER": tier.DIRECTORY,
+        "STATES": " ".join(states()),
         "THREADS": "kmmscand0 kpromoted1",
         "MODULES": " ".join(modules),
         "STRESS_S": str(stress_s),
@@ -177,7 +175,7 @@ def boot(
     argv += ["-m", f"{topology.memory_mb}M", "-smp", str(topology.vcpus), *topology.qemu_args()]
     argv += ["-kernel", root.path / root.link("vmlinuz")]
     argv += ["-initrd", root.path / root.link("initrd.img")]
-    argv += ["-append", "root=/dev/vda rw console=ttyS0 panic=-1 nokaslr"]
+    argv += ["-append", "root=/dev/vda rw console=ttyS0 panic=-1 nokaslr tier=on"]
     argv += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"]
     argv += ["-serial", f"file:{console}", "-serial", f"file:{said}"]
     try:

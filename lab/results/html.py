@@ -43,7 +43,7 @@ details > summary { cursor: pointer; }
   th:first-child, td:first-child { position: static; max-width: 12rem; } }
 """
 CLASSES = {ledger.MET: "met", ledger.MISSED: "missed", ledger.UNSEEN: "unseen"}
-CORRECTNESS = ("soak", "models", "migrc-faults", "refault-broken")
+CORRECTNESS = ("soak", "models", "refault-broken")
 
 
 def _rows(rows: Sequence[Sequence[str]], kind: str = "") -> str:

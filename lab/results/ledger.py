@@ -30,6 +30,7 @@ import msgspec
 
 from lab import cache
 from lab.errors import LabError
+from lab.results import renamed
 
 LEDGER = cache.PROJECT / "results" / "ledger.ndjson"
 SPDX = '{"SPDX-License-Identifier":"GPL-2.0"}'
@@ -191,11 +192,11 @@ def keep_raw(facts: Mapping[str, Any]) -> str:
 
 
 def raw(name: str) -> dict[str, Any] | None:
-    """Raw data by their hash; None where this machine does not have them."""
+    """Raw data by their hash, with today's names; None where this machine does not have them."""
     path = cache.sub("results") / f"{name}.json.xz"
     if not path.exists():
         return None
-    found: dict[str, Any] = json.loads(lzma.decompress(path.read_bytes()))
+    found: dict[str, Any] = renamed.today(json.loads(lzma.decompress(path.read_bytes())))
     return found
 
 

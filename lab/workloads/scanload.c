@@ -8,8 +8,8 @@
  * one, keeps such a policy: then none of its page tables is read.  It does what the lines
  * on its standard input say (lab/curves.py writes them):
  *
- *   set FILE VALUE	a setting of kmmscand
- *   on			enable kmmscand, and pin its threads
+ *   set PART/FILE VALUE	a setting below /sys/kernel/mm/tier
+ *   on			enable the part scan, and pin kmmscand's threads
  *   off		disable it
  *   touch PERCENT PAGES	all the time the processes read PERCENT of their 2 MiB
  *			regions, and the first PAGES pages of each region; 0 0: nothing,
@@ -32,7 +32,7 @@
 
 #define MPOL_DEFAULT	0
 #define REGION_PAGES	512UL
-#define SYSFS		"/sys/kernel/mm/kmmscand/"
+#define SYSFS		"/sys/kernel/mm/tier/"
 #define MAX_PROCS	1024
 #define POLL_S		0.005
 #define RUN_S		0.003
@@ -263,8 +263,8 @@ static double scanner_cpu_s(void)
 }
 
 static const char * const rows[] = {
-	"kmmscand_mm_scanned", "kmmscand_pte_scanned", "kmmscand_pte_young",
-	"kmmscand_pmd_skipped", "pgpromote_success",
+	"tier_scan_mm", "tier_scan_pte", "tier_scan_young", "tier_scan_skip_pmd",
+	"pgpromote_success",
 };
 
 enum { MM_SCANNED, PTE_SCANNED, PTE_YOUNG, PMD_SKIPPED, PROMOTED, NR_ROWS };
@@ -334,10 +334,10 @@ static void command(const char *line)
 	if (sscanf(line, "set %63s %63s", a, b) == 2) {
 		write_setting(a, b);
 	} else if (!strcmp(line, "on\n")) {
-		write_setting("enabled", "1");
+		write_setting("scan/enabled", "1");
 		pin_threads();
 	} else if (!strcmp(line, "off\n")) {
-		write_setting("enabled", "0");
+		write_setting("scan/enabled", "0");
 		scanner = 0;
 	} else if (sscanf(line, "touch %u %u", &percent, &pages) == 2) {
 		touch_all(percent, pages);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Switching on and off (/sys/kernel/mm/migrc/enabled) with migrations in flight.
+ * Switching on and off (/sys/kernel/mm/tier/defer/enabled) with migrations in flight.
  *
  * One page of one mm, two migrators, write faults, a drain by age, and somebody who
  * switches on, off and on again.  A CPU is assumed to have the page in its TLB whenever

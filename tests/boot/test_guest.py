@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import cache, guest, programs, topology
+from lab import cache, guest, programs, tier, topology
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.topology import Topology
@@ -57,6 +57,17 @@ def test_vcpus_wait_for_each_other_as_briefly_as_they_can(
 def test_exit_code_comes_back(base_kernel: KernelImage, two_tier: Topology, out_dir: Path) -> None:
     result = guest.run(base_kernel.image, two_tier, "exit 7", out_dir=out_dir, timeout_s=120)
     assert result.exit_code == 7
+
+
+def test_guest_begins_with_memory_tiering_off(
+    tiershift_kernel: KernelImage, two_tier: Topology, out_dir: Path
+) -> None:
+    """One write switches a part on alone."""
+    command = f"cd {tier.DIRECTORY}; cat enabled */enabled */state; echo 1 > zap/enabled; cat state"
+    guest.run(tiershift_kernel.image, two_tier, command, out_dir=out_dir, timeout_s=120)
+    parts = len(tier.PARTS)
+    said = (out_dir / "output.log").read_text().split()
+    assert said == ["1", *["0"] * parts, *["off"] * parts, "on"]
 
 
 def test_kernel_warning_fails_the_run(

@@ -1,46 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Aging of guest memory: its selftest, which fails if one of its rules is broken."""
+"""Aging of guest memory: its selftest."""
 
 from __future__ import annotations
 
-import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from outcomes import kunit_cases, report
 
-from lab import selftests, topology
+from lab import faults, selftests, tier
 from lab.build import KernelImage
 from lab.errors import LabError
 from lab.ktap import Case
 from lab.selftests import Program
 
-PREPARE = """echo 256M > /sys/block/zram0/disksize
-mkswap /dev/zram0 > /dev/null
-swapon /dev/zram0
-echo y > /sys/kernel/mm/lru_gen/enabled"""
-PARAMETERS = "/sys/module/kvm/parameters"
+MACHINE = faults.machines()["guests"]
 TEST = Program("aging_test", timeout_s=300)
 PERF = Program("aging_perf_test", timeout_s=100)
 
 
-def _with(
-    range_aging: int,
-    args: str = "",
-    *,
-    faults: int | None = None,
-    delay_us: int = 0,
-    program: Program = TEST,
-) -> Program:
-    """The selftest after the parameters were set; those of debug kernels, if a rule is broken."""
-    values = {"range_aging": range_aging}
-    if faults is not None:
-        values |= {"aging_faults": faults, "aging_delay_us": delay_us}
-    before = "; ".join(f"echo {value} > {PARAMETERS}/{name}" for name, value in values.items())
-    label = f"{program.name} range={range_aging} faults={faults or 0} {args}"
-    return replace(program, args=args, before=before, label=label.replace(" ", "_").strip("_"))
+def _with(age: int, args: str = "", *, delay_us: int = 0, program: Program = TEST) -> Program:
+    """The selftest while no other part than `age` works; a delay needs a debug kernel."""
+    lines = [tier.alone(*(["age"] if age else []))]
+    if delay_us:
+        lines.append(f"echo {delay_us} > {tier.DEBUG}/age/delay_us")
+    label = f"{program.name} age={age} delay={delay_us} {args}"
+    return replace(
+        program, args=args, before="\n".join(lines), label=label.replace(" ", "_").strip("_")
+    )
 
 
 WHOLE = (
@@ -48,32 +36,21 @@ WHOLE = (
     _with(1, "-s 1"),
     _with(1, "-v 2 -b 8M -p", program=PERF),
     # Time for others between the look at an SPTE and the update
-    _with(1, "-s 1 -t discard -t dirty_log -t memslot -t stress", faults=0, delay_us=20),
+    _with(1, "-s 1 -t discard -t dirty_log -t memslot -t stress", delay_us=20),
 )
-# With the parameters that the kernel's command line has
+# As the kernel's command line switches it on; other parts would move the guest's memory.
 AT_BOOT = replace(
     TEST,
     args="-t histogram -t nested",
     label="at_boot",
-    before=f"grep -q Y {PARAMETERS}/range_aging || exit 5",
+    before=f"""[ $(cat {tier.file("age", "state")}) = on ] || exit 5
+for part in scan promote demote; do echo 0 > {tier.DIRECTORY}/$part/enabled; done""",
 )
-# What must fail, by enum kvm_age_faults in arch/x86/kvm/mmu/age.h, and a number that it prints:
-# half of 8192 pages are on node 1; all are accessed; none belongs to another process.
-BROKEN = {
-    2: (_with(1, "-t other_node", faults=2), r"on node 1 (\d+)", range(3000)),
-    4: (_with(1, "-t nested", faults=4), r"accessed 8192, found (\d+)", range(8000)),
-    8: (_with(1, "-t nested_npt", faults=8), r"accessed 8192, found (\d+)", range(8000)),
-    # Last: the guest may write to a page that belongs to another process by then.
-    1: (
-        _with(1, "-s 60 -t discard", faults=1, delay_us=200),
-        r"(\d+) pages were not the guest's",
-        range(1, sys.maxsize),
-    ),
-}
 # KUnit cases that a plain store, and aging of pages outside of the question, must make fail
-BROKEN_KUNIT = 3, {"clears_accessed_only", "answers_for_pages"}
+BROKEN_KUNIT = ("age_store", "age_pages"), {"clears_accessed_only", "answers_for_pages"}
 # KASAN must notice that page tables are freed while an ager reads them.
-UNLOCKED = _with(1, "-s 60 -t memslot", faults=16, delay_us=200)
+UNLOCKED = _with(1, "-s 60 -t memslot", delay_us=200)
+UNLOCKED = replace(UNLOCKED, before=f"{UNLOCKED.before}\n{faults.only('age_lists')}")
 
 
 def _run(
@@ -84,46 +61,26 @@ def _run(
     *,
     single_thread_tcg: bool = False,
 ) -> dict[str, list[Case]]:
-    machine = topology.load("two-tier", fast_mb=768, slow_mb=512)
-    built = selftests.programs(kernel, "kvm", names=[TEST.name, PERF.name])
     return selftests.run_programs(
         kernel,
-        built,
+        faults.built(kernel, "kvm"),
         wanted,
-        machine,
+        MACHINE.topology,
         out_dir,
-        prepare=PREPARE,
+        prepare=MACHINE.prepare,
         append=append,
         single_thread_tcg=single_thread_tcg,
     )
 
 
-@pytest.fixture(scope="module")
-def whole_and_broken(
-    torture_kernel: KernelImage, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[Case]]:
-    """The selftest in each mode, then with each rule broken: in one boot."""
-    wanted = (*WHOLE, *(program for program, *_ in BROKEN.values()))
-    return _run(torture_kernel, wanted, tmp_path_factory.mktemp("aging") / "out")
-
-
-@pytest.mark.xdist_group("kvm-aging")
-def test_selftest(whole_and_broken: dict[str, list[Case]], subtests: pytest.Subtests) -> None:
-    found = {program.key: whole_and_broken[program.key] for program in WHOLE}
-    report(subtests, found, may_skip=())
-
-
-@pytest.mark.xdist_group("kvm-aging")
-def test_broken_rules_are_noticed(whole_and_broken: dict[str, list[Case]]) -> None:
-    for program, words, wrong in BROKEN.values():
-        found = whole_and_broken[program.key]
-        assert [case.outcome for case in found] == ["fail"], (program.key, found)
-        assert any(int(n) in wrong for n in re.findall(words, found[0].reason)), found[0].reason
+def test_selftest(torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests) -> None:
+    """In each mode, in one boot."""
+    report(subtests, _run(torture_kernel, WHOLE, out_dir), may_skip=())
 
 
 def test_kunit_notices_broken_rules(debug_kernel: KernelImage, out_dir: Path) -> None:
-    faults, expected = BROKEN_KUNIT
-    cases = kunit_cases(debug_kernel, out_dir, append=f"kvm.aging_faults={faults}")
+    names, expected = BROKEN_KUNIT
+    cases = kunit_cases(debug_kernel, out_dir, append=f"tier_faults={','.join(names)}")
     failed = {case.name.split()[-1].split(".")[-1] for case in cases if case.outcome == "fail"}
     assert expected <= failed and len(failed) < len(cases) / 2, failed
 
@@ -138,7 +95,7 @@ def test_with_shadow_page_tables(
     names = "histogram", "split", "huge", "nested", "reclaim", "page_idle", "discard", "stress"
     args = "-s 1 " + " ".join(f"-t {name}" for name in names)
     wanted = (AT_BOOT, _with(0, "-t histogram"), _with(1, args))
-    append = f"{parameter} kvm.range_aging=1"
+    append = f"{parameter} tier=on"
     report(subtests, _run(torture_kernel, wanted, out_dir, append), may_skip=())
 
 
@@ -182,18 +139,18 @@ def test_long_on_the_debug_kernel(
 def test_switched_while_memory_is_aged(
     parameter: str, torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    """The parameter changes, and nothing else does.
+    """The switch is turned, and nothing else.
 
     The emulator's threads race over code that is patched: one for all CPUs.
     """
     turn = "; ".join(
-        f"sleep 0.{pause}; echo {value} > {PARAMETERS}/range_aging"
+        f"sleep 0.{pause}; echo {value} > {tier.enabled('age')}"
         for value, pause in ((0, 3), (1, 4))
     )
     args = "-s 30 -t discard -t memslot -t stress -t nested_discard -t nested_memslot"
     program = _with(1, args)
     program = replace(
-        program, timeout_s=400, before=f"{program.before}; ( while true; do {turn}; done ) &"
+        program, timeout_s=400, before=f"{program.before}\n( while true; do {turn}; done ) &"
     )
     found = _run(torture_kernel, (program,), out_dir, parameter, single_thread_tcg=True)
     report(subtests, found, may_skip=())

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""MIGRC under torture: the selftests pass, and fail as soon as a safety step is left out."""
+"""MIGRC under torture: the selftests pass.  tests/boot/test_faults.py leaves safety steps out."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
 import pytest
 from outcomes import report
 
-from lab import guest, migrcfaults, selftests
+from lab import faults, guest, selftests, tier
 from lab.build import KernelImage
 from lab.ktap import Case
-from lab.migrcfaults import APPEND, CATCHES, SWITCHES, Catch
 from lab.selftests import Program
 
 PROGRAMS = (
@@ -25,42 +23,11 @@ PROGRAMS = (
     "limit_test",
     "refuse_test",
 )
-# Those that a break needs a second or two to be found in; the others are for `make soak`
-QUICK = {
-    "wp-reuse.uffd.write",
-    "wp-reuse.large.write",
-    "off-switching.off",
-    "gup-gup.mem.write",
-    "file-gup.file.write",
-    "unmap-unmap.munmap.in_flight",
-    "write-writable.write",
-    "release-life.keep",
-    "merge-life.merge",
-    "isolate-kept.again",
-    "cap-limit.cap",
-    "reason-refuse.reason",
-    "marks-refuse.marks",
-    "backoff-refuse.backoff",
-}
-SET_BY_CATCHES = {switch for catch in CATCHES for switch in catch.switches}
+MACHINE = faults.machines()["readers"]
 # Of PROGRAMS, what the debug kernel gets through in a minute
 QUICK_ON_DEBUG = ("life_test", "refuse_test")
 # Everything has to run.
 MAY_SKIP: set[str] = set()
-
-
-def _guest(
-    kernel: KernelImage, wanted: tuple[Program, ...], out_dir: Path, prepare: str
-) -> dict[str, list[Case]]:
-    return selftests.run_programs(
-        kernel,
-        selftests.programs(kernel, "migrc"),
-        wanted,
-        migrcfaults.machine(),
-        out_dir,
-        prepare=prepare,
-        append=APPEND,
-    )
 
 
 def _run(
@@ -70,7 +37,15 @@ def _run(
         Program(name, timeout_s=300 + 60 * seconds, before=f"export MIGRC_SECONDS={seconds}")
         for name in names
     )
-    return _guest(kernel, wanted, out_dir, migrcfaults.only(None))
+    return selftests.run_programs(
+        kernel,
+        faults.built(kernel, "migrc"),
+        wanted,
+        MACHINE.topology,
+        out_dir,
+        prepare=faults.only(),
+        append=MACHINE.append,
+    )
 
 
 def test_migrc_selftests(
@@ -98,70 +73,26 @@ def test_migrc_selftests_for_long(
     report(subtests, _run(kernel, out_dir, 10), MAY_SKIP)
 
 
-def _missed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Path) -> tuple[Catch, ...]:
-    """What the tests did not notice."""
-    wanted = tuple(migrcfaults.program(catch) for catch in catches)
-    _guest(kernel, wanted, out_dir, f"ls {SWITCHES}")
-    missed = []
-    for catch in catches:
-        log, code = (out_dir / f"{catch.label}.{kind}" for kind in ("log", "code"))
-        text = log.read_text(errors="replace")
-        if not migrcfaults.caught(catch, text, int(code.read_text())):
-            missed.append(catch)
-    return tuple(missed)
+# Its test must notice, too: see room.toml.
+FAULT, PROGRAM, TEST = "defer_write", "write_test", "writable.write"
 
 
-def _assert_noticed(kernel: KernelImage, catches: tuple[Catch, ...], out_dir: Path) -> None:
-    missed = _missed(kernel, catches, out_dir)
-    # They are races: a busy host may have lost one, and is hardly that busy twice.
-    if missed:
-        missed = _missed(kernel, missed, out_dir / "again")
-    assert [catch.label for catch in missed] == []
-    # None is without a test.
-    found = set(re.findall(r"^fault_(\w+)$", (out_dir / "output.log").read_text(), re.MULTILINE))
-    assert found == SET_BY_CATCHES
-
-
-def test_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:
-    """With a safety step left out, the selftest that guards it must fail, and say why."""
-    quick = tuple(catch for catch in CATCHES if catch.label in QUICK)
-    assert len(quick) == len(QUICK)
-    _assert_noticed(torture_kernel, quick, out_dir)
-
-
-@pytest.mark.long
-def test_more_broken_on_purpose_is_noticed(torture_kernel: KernelImage, out_dir: Path) -> None:
-    """Too long for `make test`: `make soak` runs it.  Row by row: lab study migrc-faults."""
-    _assert_noticed(torture_kernel, CATCHES, out_dir)
-
-
-@pytest.mark.parametrize(
-    ("flavour", "switch", "program", "test"),
-    [
-        ("torture", "write", "write_test", "writable.write"),
-        pytest.param("debug", "write", "write_test", "writable.write", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("flavour", ["torture", pytest.param("debug", marks=pytest.mark.long)])
 def test_the_kernel_itself_notices(
-    flavour: str,
-    switch: str,
-    program: str,
-    test: str,
-    request: pytest.FixtureRequest,
-    out_dir: Path,
+    flavour: str, request: pytest.FixtureRequest, out_dir: Path
 ) -> None:
     """MIGRC's check warns that a source was written while it waited."""
     kernel: KernelImage = request.getfixturevalue(f"{flavour}_kernel")
-    directory = selftests.programs(kernel, "migrc")
+    directory = faults.built(kernel, "migrc")
     result = guest.run(
         kernel.image,
-        migrcfaults.machine(),
-        f"{migrcfaults.only(switch)}; echo Y > {SWITCHES}/check; export MIGRC_SECONDS=20\n"
-        f"cd {shlex.quote(str(directory))} && timeout -k 5 60 ./{program} -r {test}\n"
-        f"{migrcfaults.only(None)}",
+        MACHINE.topology,
+        f"{faults.only(FAULT)}; echo Y > {tier.DEBUG}/defer/check; export MIGRC_SECONDS=20\n"
+        f"cd {shlex.quote(str(directory))} && timeout -k 5 60 ./{PROGRAM} -r {TEST}\n"
+        f"{faults.only()}",
         out_dir=out_dir,
         timeout_s=180,
-        append=APPEND,
+        append=MACHINE.append,
         check_warnings=False,
     )
     assert guest.kernel_warnings(result.console)

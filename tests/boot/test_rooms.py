@@ -222,9 +222,9 @@ def test_every_closed_subset_can_be_configured(
 @pytest.mark.parametrize(
     "names",
     [
-        ("zap-batch",),
+        ("tier-parts", "zap-batch"),
         ("migrate-seam",),
-        ("demote-seam", "promote", "migrate-seam", "migrc"),
+        ("tier-parts", "demote-seam", "promote", "migrate-seam", "migrc"),
     ],
     ids="+".join,
 )
@@ -248,14 +248,16 @@ state = "draft"
 depends = ["demote-seam"]
 kconfig = ["CONFIG_NOTHING=y"]
 objects = ["mm/nothing.o"]
-counters = ["nothing_"]
 threads = ["knothing"]
 [kinds]
 scan = ["nothing_thread"]
 [[switch]]
-file = "/sys/kernel/mm/nothing/enabled"
+file = "/sys/kernel/mm/tier/nothing/enabled"
 on = "1"
 off = "0"
+[[counter]]
+name = "tier_nothing_done"
+text = "times that nothing was done"
 """
 
 
@@ -289,15 +291,16 @@ def test_a_new_room_is_its_directory_and_a_line(
     assert "rooms" not in kconfig.fragments("base")
     assert "mm/nothing.o" in manifest.objects(own=True)
     assert "mm/nothing.o" in kbuild.targets({"CONFIG_NOTHING": "y"}, [with_empty_room])
-    assert "nothing_" in manifest.counters()
+    assert "tier_nothing_done$" in manifest.counters()
     assert "knothing" in manifest.threads()
     assert "nothing_thread" in instruments.all_kinds()["scan"]
-    assert "echo 1 > /sys/kernel/mm/nothing/enabled\n" in soak.script(
+    assert "echo 1 > /sys/kernel/mm/tier/nothing/enabled\n" in soak.script(
         soak.TORTURES[0], topology.load("two-tier"), 60
     )
     assert scenario.modes().keys() == {*scenario.MODES, "tiershift"}
     subsets = [_names(chosen) for chosen in manifest.closed_subsets()]
-    assert "demote-seam+empty" in subsets and "empty" not in subsets
+    assert "tier-parts+demote-seam+empty" in subsets
+    assert not {"empty", "demote-seam+empty"} & {*subsets}
     assert ["`linux/empty`", "draft", "a room for nothing"] in manifest.table()
     readme = (cache.PROJECT / "README.md").read_text(encoding="utf-8")
     assert manifest.with_table(readme) == readme  # until it is more than a draft

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from outcomes import judge, kunit_cases, pass_as_on_base, report
 
-from lab import cache, guest, ktap, selftests, topology
+from lab import cache, guest, ktap, selftests, tier, topology
 from lab.build import KernelImage
 from lab.ktap import Case
 from lab.selftests import Program
@@ -120,10 +120,10 @@ def test_skipped_without_leave_is_a_failure() -> None:
 
 
 # What the programs migrate may be deferred, if it is mapped read-only, as after fork().
-WITH_MIGRC = """
-echo 1 > /sys/kernel/debug/migrc/defer_syscalls
-echo 1 > /sys/kernel/mm/migrc/enabled
-trap 'grep ^migrc_deferred /proc/vmstat > @OUT@/deferred' EXIT
+WITH_MIGRC = f"""
+echo 1 > {tier.DEBUG}/defer/defer_syscalls
+echo 1 > {tier.enabled("defer")}
+trap 'grep ^tier_defer_success /proc/vmstat > @OUT@/deferred' EXIT
 """
 
 
@@ -172,7 +172,7 @@ def test_tier_selftests(
     programs = selftests.programs(kernel, *selftests.TIER)
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     # The debug kernel looks at other rooms, too, and tiershift is measured without.
-    others = "echo 1 | tee /sys/kernel/mm/zap_batch/enabled /sys/kernel/mm/migrate_batch/enabled"
+    others = tier.alone("zap", "batch")
     wanted, prepare = (TIER_ON_DEBUG, others) if flavour == "debug" else (TIER, "true")
     cases = selftests.run_programs(kernel, programs, wanted, machine, out_dir, prepare=prepare)
     assert any(case.outcome == "pass" for found in cases.values() for case in found)
@@ -240,93 +240,6 @@ def test_kunit(debug_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtes
     report(subtests, {"kunit": cases})
 
 
-# Switches that break a rule, and a test that guards it: program and name.  Where a rule is kept
-# twice, by who finds a page and by who promotes it, both have to be broken ("+").
-BROKEN = (
-    ("split", "promote_test", "fragmented"),
-    ("watermark", "promote_test", "full"),
-    ("mlocked", "promote_test", "mlocked"),
-    ("spare", "demote_test", "low"),
-    ("allow", "policy_test", "thread_bound"),
-    ("shared", "policy_hole_test", "shared_process"),
-    ("wait", "policy_test", "mbind_race"),
-    ("wait", "policy_hole_test", "task_race"),
-    ("young", "kmmscand_test", "young"),
-    ("inherit", "kmmscand_control_test", "inherit"),
-)
-# The same, but too long for `make test`
-BROKEN_LONG = (
-    ("spare", "demote_test", "min"),
-    *(
-        ("allow", "policy_test", test)
-        for test in (
-            *("vma_bound", "vma_preferred", "interleaved", "task_bound", "many_threads"),
-            *("inherited", "vma_inherited", "shm_index", "shm_huge", "shm_unmapped"),
-            *("one_of_two", "file_mapping", "cpuset", "thp", "vma_split"),
-        )
-    ),
-    *(
-        ("allow", "policy_hole_test", test)
-        for test in ("last_mapping", "cpuset_thread", "cache_cpuset", "home_node")
-    ),
-    ("shared", "policy_hole_test", "shared_policy"),
-    ("keep", "kmmscand_reclaim_test", "keep"),
-    ("wait", "policy_hole_test", "shm_pair_race"),
-    ("wait", "policy_hole_test", "home_race"),
-    ("wait", "policy_hole_test", "fork_race"),
-    ("wait", "policy_test", "shm_race"),
-    ("wait", "policy_test", "cpuset_race"),
-    ("young", "kmmscand_test", "idle"),
-    ("cpu", "kmmscand_test", "cpu"),
-    ("cpu", "kmmscand_rule_test", "promoter_cpu"),
-    ("one_look", "kmmscand_rule_test", "stream"),
-    ("huge", "kmmscand_rule_test", "huge"),
-    ("skip", "kmmscand_rule_test", "again"),
-    ("rate", "kmmscand_rule_test", "rate"),
-    ("rate", "kmmscand_rule_test", "shared_rate"),
-    ("policy", "kmmscand_rule_test", "bound"),
-    ("policy", "kmmscand_rule_test", "shm_bound"),
-    ("policy", "kmmscand_rule_test", "task_bound"),
-    ("policy", "kmmscand_rule_test", "cpuset"),
-    ("policy", "kmmscand_rule_test", "read_once"),
-    ("policy", "kmmscand_cache_test", "noreuse"),
-    ("policy", "kmmscand_cache_test", "reader_bound"),
-    ("policy", "kmmscand_cache_test", "reader_cpuset"),
-    ("policy", "kmmscand_cache_test", "tmpfs_bound"),
-    ("opt_out", "kmmscand_cache_test", "opted_out"),
-    ("cache_off", "kmmscand_cache_test", "off"),
-    ("cache_once", "kmmscand_cache_test", "stream"),
-    ("cache_part", "kmmscand_cache_test", "parts"),
-    ("cache_mapped", "kmmscand_cache_test", "mapped"),
-    ("opt_out", "kmmscand_control_test", "opt_out"),
-    ("opt_out", "kmmscand_control_test", "scale"),
-    ("memcg", "kmmscand_control_test", "charges"),
-    ("max", "kmmscand_control_test", "off"),
-    ("max", "kmmscand_control_test", "off_shared"),
-    ("max", "kmmscand_control_test", "offline"),
-    ("max", "kmmscand_control_test", "max"),
-    ("max", "kmmscand_control_test", "max_above"),
-)
-# The same, on a machine with two sockets
-BROKEN_TARGET = (
-    ("vote", "kmmscand_target_test", "vote"),
-    ("target", "kmmscand_target_test", "vote"),
-    ("vote", "kmmscand_target_test", "moved"),
-    ("target", "kmmscand_target_test", "moved"),
-    ("policy", "kmmscand_target_test", "policy"),
-    ("policy", "kmmscand_target_test", "task_policy"),
-    ("policy", "kmmscand_target_test", "cpuset"),
-    ("policy+allow", "kmmscand_target_test", "full"),
-    ("fallback", "kmmscand_target_test", "full"),
-    ("target", "kmmscand_target_test", "read"),
-)
-# The same, on a kernel that is fast enough for it
-BROKEN_VICTIM = (("idle+again", "kmmscand_victim_test", "uniform"),)
-SWITCHES = "/sys/kernel/debug/tier"
-# Cases that stand for what a program has not said, see lab/ktap.py
-NOT_A_CASE = ("plan", "exit code")
-
-
 def _two_sockets() -> Topology:
     return topology.load("two-sockets", fast0_mb=256, fast1_mb=256, slow0_mb=256, slow1_mb=256)
 
@@ -346,68 +259,11 @@ def test_target_selftests(
     report(subtests, cases)
 
 
-def _break(switches: str) -> str:
-    """What breaks these rules, and no other.  A race that is lost ends at once."""
-    files = " ".join(f"{SWITCHES}/fault_{switch}" for switch in switches.split("+"))
-    return f"export POLICY_SECONDS=30; echo N | tee {SWITCHES}/fault_* && echo Y | tee {files}"
-
-
-def _assert_noticed(
-    broken: tuple[tuple[str, str, str], ...],
-    kernel: KernelImage,
-    out_dir: Path,
-    machine: Topology | None = None,
-) -> None:
-    wanted = tuple(
-        Program(
-            program,
-            test,
-            timeout_s=200,
-            before=_break(switch),
-            label=f"{switch}-{test}",
-        )
-        for switch, program, test in broken
-    )
-    cases = selftests.run_programs(
-        kernel,
-        selftests.programs(kernel, *selftests.TIER),
-        wanted,
-        machine or topology.load("two-tier", fast_mb=768, slow_mb=512),
-        out_dir,
-        prepare=f"ls {SWITCHES} > {out_dir}/switches",
-    )
-    outcomes = {key: [case.outcome for case in found] for key, found in cases.items()}
-    assert outcomes == {program.key: ["fail"] for program in wanted}, cases
-    # It has said so itself: to be killed, to crash or to be late notices nothing.
-    dead = {
-        key
-        for key, (case,) in cases.items()
-        if case.name in NOT_A_CASE or "terminated" in case.reason
-    }
-    assert not dead, cases
-    # None is without a test.
-    found = set(re.findall(r"^fault_(\w+)$", (out_dir / "switches").read_text(), re.MULTILINE))
-    pairs = BROKEN + BROKEN_LONG + BROKEN_TARGET + BROKEN_VICTIM
-    tested = {switch for switches, *_ in pairs for switch in switches.split("+")}
-    assert found == tested
-
-
-def test_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
-    """With a rule switched off, the selftest that guards it must fail."""
-    _assert_noticed(BROKEN, debug_kernel, out_dir)
-
-
-@pytest.mark.long
-def test_more_broken_on_purpose_is_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
-    """Too long for `make test`: `make soak` runs it."""
-    _assert_noticed(BROKEN_LONG, debug_kernel, out_dir)
-
-
 @pytest.mark.long
 def test_victim_selftests(
     torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
 ) -> None:
-    """Twice as much is hot as fits.  Does it go to and fro, and is that noticed?"""
+    """Twice as much is hot as fits.  Does it go to and fro?"""
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(
         torture_kernel,
@@ -418,26 +274,24 @@ def test_victim_selftests(
         prepare="true",
     )
     report(subtests, cases)
-    _assert_noticed(BROKEN_VICTIM, torture_kernel, out_dir, machine)
 
 
-@pytest.mark.long
-def test_wrong_targets_are_noticed(debug_kernel: KernelImage, out_dir: Path) -> None:
-    """Too long for `make test`, too."""
-    _assert_noticed(BROKEN_TARGET, debug_kernel, out_dir, _two_sockets())
+WAITS = f"""
+cd {tier.DIRECTORY}
+echo 1 > scan/enabled && [ $(cat scan/enabled) = 1 ] || exit 10
+[ $(cat scan/state) = waiting ] && [ $(cat state) = waiting ] || exit 11
+cat scan/reason | grep 'no slow memory node: see node' || exit 12
+! grep . /proc/[0-9]*/comm | grep :kmmscand || exit 13
+echo 0 > scan/enabled && [ $(cat scan/state) = off ] && [ -z "$(cat scan/reason)" ] || exit 14
+"""
 
 
 @pytest.mark.parametrize("name", ["one-tier", "two-tier-nohmat"])
-def test_one_tier_machine_gets_a_clear_error(
+def test_one_tier_machine_waits_and_says_why(
     name: str, tiershift_kernel: KernelImage, out_dir: Path
 ) -> None:
-    """Enabling without a slow tier: ENODEV, a message that says what to do, still off."""
+    """Without a slow tier the wish is kept, no thread runs, and the reason says what to do."""
     result = guest.run(
-        tiershift_kernel.image,
-        topology.load(name),
-        "cd /sys/kernel/mm/kmmscand && ! echo 1 > enabled && [ $(cat enabled) = 0 ]",
-        out_dir=out_dir,
-        timeout_s=120,
+        tiershift_kernel.image, topology.load(name), WAITS, out_dir=out_dir, timeout_s=120
     )
     assert result.exit_code == 0, (out_dir / "output.log").read_text()
-    assert "kmmscand" in result.console and "tier" in result.console

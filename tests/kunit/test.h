@@ -29,6 +29,7 @@ typedef uint64_t u64;
 static const volatile unsigned long jiffies __attribute__((unused)) = (1UL << 32) + HZ / 16;
 #define PAGE_COUNTER_MAX	(LONG_MAX / 4096)
 #define READ_ONCE(x)	(x)
+#define WRITE_ONCE(x, val)	((x) = (val))
 #define kmmscand_fault(name)	false
 
 #define min(a, b) ({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); _a < _b ? _a : _b; })

@@ -60,7 +60,7 @@ def test_kvm_selftests_pass_as_on_base(
     machine = topology.load("two-tier", fast_cpus=4, fast_mb=3072, slow_mb=1024)
     built = selftests.programs(base_kernel, "kvm")
     wanted = _programs(built)
-    on = "\n".join(f"echo {one.on} > {one.file}" for one in manifest.switches("kvm-aging"))
+    on = "\n".join(f"echo {one.on} > {one.file}" for one in manifest.switches("age-seam"))
     prepare = "echo y > /sys/kernel/mm/lru_gen/enabled"
     on_base: Cases = {}
     for part in _pieces(wanted, AT_ONCE):

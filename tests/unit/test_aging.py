@@ -178,5 +178,5 @@ def test_what_was_not_measured_is_an_error() -> None:
 
 def test_parameters_are_set_before() -> None:
     assert aging.MODES["base"].prepare == "true"
-    assert aging.MODES["both"].prepare == f"echo 1 > {aging.PARAMETERS}/range_aging"
-    assert aging.MODES["off"].prepare == f"echo 0 > {aging.PARAMETERS}/range_aging"
+    assert aging.MODES["both"].prepare == "echo 1 > /sys/kernel/mm/tier/age/enabled"
+    assert aging.MODES["off"].prepare == "echo 0 > /sys/kernel/mm/tier/age/enabled"

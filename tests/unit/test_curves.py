@@ -31,10 +31,10 @@ def point(work: int, scanned: int, skipped: int = 0, young: int = 0, **more: Any
         "phase": 1,
         "seconds": 2.0,
         "cpu_s": 0.5,
-        "kmmscand_mm_scanned": 1,
-        "kmmscand_pte_scanned": scanned,
-        "kmmscand_pte_young": young,
-        "kmmscand_pmd_skipped": skipped,
+        "tier_scan_mm": 1,
+        "tier_scan_pte": scanned,
+        "tier_scan_young": young,
+        "tier_scan_skip_pmd": skipped,
         "pgpromote_success": 0,
         "insn": {"work": work, "waiting": scanned, "scanning": work // 2},
         **more,
@@ -206,9 +206,9 @@ def test_tolerance_is_what_is_not_paid_yet() -> None:
     ("name", "change", "words"),
     [
         # 45 % of 131,572 entries are 59,207.
-        ("touched", {"kmmscand_pte_young": 59_000}, "of the entries were young"),
-        ("untouched", {"kmmscand_pte_young": 10_000}, "of the entries were young"),
-        ("read", {"kmmscand_pmd_skipped": 64}, "of the entries were read"),
+        ("touched", {"tier_scan_young": 59_000}, "of the entries were young"),
+        ("untouched", {"tier_scan_young": 10_000}, "of the entries were young"),
+        ("read", {"tier_scan_skip_pmd": 64}, "of the entries were read"),
         ("touched", {"pgpromote_success": 700}, "700 of 65536 pages were promoted"),
     ],
 )
@@ -224,7 +224,7 @@ def test_what_was_not_as_meant_fails(name: str, change: dict[str, int], words: s
 def test_pages_of_many_processes_are_all_found(young: int, good: bool) -> None:
     """Of the entries that are read, most are those of other pages."""
     made = many(20)
-    made["points"]["touched"] |= {"kmmscand_pte_scanned": 100_000, "kmmscand_pte_young": young}
+    made["points"]["touched"] |= {"tier_scan_pte": 100_000, "tier_scan_young": young}
     assert (result(made)["failures"] == []) == good
 
 
@@ -248,7 +248,7 @@ def test_cases_measure_what_the_report_shows() -> None:
     assert "touch 1 1" in cases["idle"].commands
     for permille, seconds in curves.LIMITS.items():
         at = cases["cpu"].commands.index(f"measure limit-{permille} {seconds}")
-        assert cases["cpu"].commands[at - 2] == f"set scan_cpu_permille {permille}"
+        assert cases["cpu"].commands[at - 2] == f"set scan/cpu_permille {permille}"
 
 
 def test_limits_are_shares_of_the_cpus_of_the_guest() -> None:
@@ -258,7 +258,7 @@ def test_limits_are_shares_of_the_cpus_of_the_guest() -> None:
 
 
 def test_cases_promote_nothing() -> None:
-    assert all("set promote_rate_mbps 0" in made.commands for made in curves.make_cases())
+    assert all("set promote/enabled 0" in made.commands for made in curves.make_cases())
 
 
 def many(processes: int, per_entry: int = 300) -> dict[str, Any]:

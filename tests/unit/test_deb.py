@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import build, manifest, rooms, run, source, tree
+from lab import build, manifest, rooms, run, source, tier, tree
 from lab.deb import debian, gate, make, modules, package, repo, trial
 from lab.deb.debian import Debian
 from lab.deb.package import Identity
@@ -379,23 +379,58 @@ def test_package_is_complete_and_repeatable(debs: Callable[[str], Path]) -> None
     for name in (
         f"root/root         6 2026-01-01 00:00 ./boot/vmlinuz-{IDENTITY.release}",
         f"./usr/share/doc/{IDENTITY.name}/series/1-room/0001-x.patch.gz",
-        f"./usr/share/doc/{IDENTITY.name}/examples/tiershift.conf",
         f"./usr/share/doc/{IDENTITY.name}/copyright",
     ):
         assert name in listed, listed
+    # The boot parameter tier=on is all that switches on.
+    assert "/examples" not in listed
     script = run.output(["dpkg-deb", "--info", first, "postinst"])
     assert script == f"#!/bin/sh -e\nversion={IDENTITY.release}\n"
     assert debs("1").read_bytes() == kept
 
 
-def test_example_switches_rooms_on_but_those_for_few_machines() -> None:
-    text = (package.EXAMPLES / "tiershift.conf").read_text("utf-8")
-    tried = trial.switches()
-    for room_ in rooms.series():
-        for switch in manifest.read(room_).switches:
-            on = room_.name not in ("migrc", "numab-later")
-            assert (f"w- {switch.file} - - - - {switch.on}\n" in text) == on
-            assert f"{switch.file}={switch.off}={switch.on if on else switch.off}" in tried
+def test_trial_expects_all_parts_but_those_for_few_machines() -> None:
+    tried = dict(state.split("=") for state in trial.states())
+    assert {part for part, state in tried.items() if state == "off"} == {"defer", "postpone"}
+    switched = {switch.file for room_ in rooms.series() for switch in manifest.read(room_).switches}
+    assert {tier.enabled(part) for part in tried} == switched
+    assert {*tried.values()} == {"on", "off"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"enabled": "0"}, ""),  # of the whole: the states count
+        ({"state": "partly"}, ".: partly, not on; "),
+        ({"age/state": "waiting", "age/reason": "no kvm"}, "age: waiting, not on; no kvm"),
+        ({"defer/state": "on"}, "defer: on, not off; "),
+    ],
+)
+def test_trial_looks_at_the_state_of_each_part(
+    change: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    files = {"enabled": "1", "state": "on"}
+    for state in trial.states():
+        part, word = state.split("=")
+        files |= {f"{part}/state": word, f"{part}/reason": ""}
+    for name, text in (files | change).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    functions = re.findall(
+        r"^(?:state|states)\(\) \{\n.*?^\}\n", trial.CHECK.read_text(), re.M | re.S
+    )
+    assert len(functions) == 2
+    script = "sleep() { :; }\nseq() { echo 1 2; }\n" + "".join(functions)
+    env = {**os.environ, "TIER": str(tmp_path), "STATES": " ".join(trial.states())}
+
+    def shell(call: str) -> tuple[int, str]:
+        argv = ["sh", "-c", script + call]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout.strip()
+
+    assert shell("states on") == (1 if said else 0, said.strip())
+    assert shell("states off")[0] == 1  # what a switch that does nothing leaves
 
 
 # --- repositories -------------------------------------------------------------------------

@@ -57,7 +57,7 @@ BALANCED = {
     "tier_flush_promotion": 20,
     "tier_flush_demotion": 8,
     "tier_flush_deferral": 12,
-    "migrc_deferred": 500,
+    "tier_defer_success": 500,
 }
 
 
@@ -97,7 +97,7 @@ def test_instructions_leave_waiting_out() -> None:
 
 def test_the_lab_knows_the_counters() -> None:
     kept = agent.counter_names(manifest.counters())
-    names = ["migrc_pending", "tier_flush_deferral", flushes.DEFERRED, *ZERO]
+    names = ["tier_defer_pending", "tier_flush_deferral", flushes.DEFERRED, *ZERO]
     assert [name for name in names if not kept.match(name)] == []
     common = (cache.PROJECT / "linux/configs/common.config").read_text()
     assert "CONFIG_DEBUG_TLBFLUSH=y\n" in common

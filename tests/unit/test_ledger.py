@@ -8,6 +8,7 @@ import lzma
 import math
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from recorded import FACTS, HOST, KERNEL
 
 from lab import cache
 from lab.errors import LabError
-from lab.results import ledger
+from lab.results import ledger, renamed
 from lab.results.ledger import Goal, Line, Run
 
 
@@ -189,6 +190,67 @@ def test_raw_data_are_found_by_their_hash(path: Path) -> None:
     assert kept.stat().st_mtime_ns == before
     assert ledger.keep_raw({**facts, "rows": []}) != made.raw
     assert ledger.raw("nothing") is None
+
+
+# --- names of before issue 46 -----------------------------------------------------------
+
+
+def test_raw_data_have_names_of_today(path: Path) -> None:
+    settings = {"/sys/kernel/mm/migrate_batch/enabled": "0", "/proc/sys/vm/swappiness": "1"}
+    delta = {"kmmscand_pte_young": 7, "tier_promote_skipped": 2, "pgpromote_success": 5}
+    run = {"settings": settings, "measured": {"delta": delta, "series": [{"migrc_flush": 1}]}}
+    (made,) = ledger.record("one", {**FACTS, "contenders": [run]}, [Run("x", {})], path=path)
+    found = ledger.raw(made.raw)
+    assert found == {
+        **FACTS,
+        "contenders": [
+            {
+                "settings": {
+                    "/sys/kernel/mm/tier/batch/enabled": "0",
+                    "/proc/sys/vm/swappiness": "1",
+                },
+                "measured": {
+                    "delta": {
+                        "tier_scan_young": 7,
+                        "tier_promote_skip": 2,
+                        "pgpromote_success": 5,
+                    },
+                    "series": [{"tier_defer_flush": 1}],
+                },
+            }
+        ],
+    }
+    # What is recorded stays as it was, under the same hash.
+    kept = json.loads(lzma.decompress((cache.sub("results") / f"{made.raw}.json.xz").read_bytes()))
+    assert kept["contenders"] == [run]
+
+
+def test_only_whole_names_of_keys_are_renamed() -> None:
+    same = {
+        "kmmscand0": 1,  # a thread
+        "tier_promote_success": 2,
+        "kmmscand_pte": 3,
+        "what": "kmmscand_pte_young",
+        "names": ["migrc_flush", None, 1.5],
+        "/sys/kernel/mm/kmmscand/promote_rate_mbps": "0",  # means promote/enabled 0 today
+    }
+    assert renamed.today(same) == same
+
+
+def test_each_name_has_one_new_one() -> None:
+    new = [*renamed.NAMES.values()]
+    assert len({*new}) == len(new)
+    assert not {*new} & renamed.NAMES.keys()
+    assert renamed.today(dict.fromkeys(renamed.NAMES, 1)) == dict.fromkeys(new, 1)
+    assert all(re.fullmatch("tier_[a-z_]+", name) for name in renamed.ROWS.values())
+
+
+def test_lines_have_no_names_of_the_kernel() -> None:
+    """So they need not be renamed."""
+    lines = ledger.read()
+    assert lines
+    for made in lines:
+        assert not renamed.NAMES.keys() & (made.figures.keys() | {goal.name for goal in made.goals})
 
 
 # --- the host ---------------------------------------------------------------------------

@@ -20,7 +20,6 @@ kconfig = ["CONFIG_THING=y", "CONFIG_THING_MAX=64", 'CONFIG_THING_NAME="a b"']
 kconfig_torture = ["CONFIG_THING_DEBUG=y"]
 kconfig_debug = ["CONFIG_THING_KUNIT_TEST=y"]
 objects = ["mm/thing/", "mm/rmap.o"]
-counters = ["thing_"]
 threads = ["kthing"]
 selftests = "thing"
 models = "migrc"
@@ -28,9 +27,38 @@ modules = ["kvm-amd"]
 [kinds]
 scan = ["thing_thread"]
 [[switch]]
-file = "/sys/kernel/mm/thing/enabled"
+file = "/sys/kernel/mm/tier/thing/enabled"
 on = "1"
 off = "0"
+wish = false
+[[knob]]
+file = "thing/period_ms"
+default = 500
+min = 100
+max = 60000
+unit = "ms"
+text = "How long a thing waits."
+advice = "things are late (lower)"
+[[knob]]
+file = "thing/share"
+default = "max(5, 250 / CPUs)"
+min = 1
+max = 1000
+text = "How much a thing may take."
+[[counter]]
+name = "tier_thing_done"
+text = "things that were done"
+[[event]]
+name = "tier_thing"
+text = "a thing was done"
+fields = ["nid"]
+[[fault]]
+name = "thing_rule"
+text = "things are done twice"
+tests = [
+    { program = "thing/thing_test", args = "twice", with = ["a_b"], says = 'done \\d+ times' },
+    { elsewhere = "test_thing.py::test_twice" },
+]
 [[commit]]
 subject = "mm: add a thing"
 text = "Because."
@@ -60,7 +88,9 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_good_manifest(house: Path) -> None:
     thing = manifest.load()["thing"]
     assert (thing.state, thing.depends, thing.modules) == ("works", ("below",), ("kvm-amd",))
-    assert thing.switches == (manifest.Switch("/sys/kernel/mm/thing/enabled", "1", "0"),)
+    (switch,) = thing.switches
+    assert (switch.file, switch.on, switch.off) == ("/sys/kernel/mm/tier/thing/enabled", "1", "0")
+    assert not switch.wish and switch.toggle
     assert thing.commits[0].files == ("mm/thing/thing.c",)
     assert thing.options(["kconfig", "kconfig_debug"]) == {
         "CONFIG_THING": "y",
@@ -68,6 +98,13 @@ def test_a_good_manifest(house: Path) -> None:
         "CONFIG_THING_NAME": '"a b"',
         "CONFIG_THING_KUNIT_TEST": "y",
     }
+    assert [knob.at_boot(cpus=4) for knob in manifest.knobs()] == [500, 62]
+    assert [knob.at_boot(cpus=128) for knob in manifest.knobs()] == [500, 5]
+    assert manifest.counters() == ["tier_thing_done$"]
+    assert [event.fields for event in manifest.events()] == [("nid",)]
+    (fault,) = manifest.faults()
+    assert [test.also for test in fault.tests] == [("a_b",), ()]
+    assert fault.tests[0].says == r"done \d+ times" and not fault.tests[0].long
     assert manifest.objects() == ["mm/thing/", "mm/rmap.o"]
     assert manifest.objects(own=True) == ["mm/thing/"]
     assert manifest.selftest_directories() == ["thing"]
@@ -87,7 +124,7 @@ def test_a_good_manifest(house: Path) -> None:
         (('state = "works"\n', ""), r"missing required field `state`"),
         (('title = "a thing"\n', ""), r"missing required field `title`"),
         (('"a thing"', '"a\\nthing"'), r"title: Expected `str` matching"),
-        (("counters", "counter"), r"unknown field `counter`.*keys are title, state, depends"),
+        (("threads", "thread"), r"unknown field `thread`.*keys are title, state, depends"),
         (('["below"]', '"below"'), r"depends: Expected `array`, got `str`"),
         (('["below"]', "[1]"), r"depends\[0\]: Expected `str`, got `int`"),
         (("CONFIG_THING=y", "THING=y"), r"kconfig\[0\]: Expected `str` matching"),
@@ -106,7 +143,18 @@ def test_a_good_manifest(house: Path) -> None:
         (('["below"]', '["thing"]'), r"depends: the room depends on itself"),
         (('"mm/thing/"', '"mm/things/"'), r"objects: .*of 'mm/things/'.*name an object"),
         (('"mm/rmap.o"', '"mm/ksm.o"'), r"objects: the room neither adds nor changes"),
-        (('["thing_"]', '["thing_("]'), r"counters: 'thing_\(': .*regular expression"),
+        (("default = 500", "default = 50"), r"knob: thing/period_ms: the range is wrong.*order"),
+        (("min = 100\n", ""), r"knob\[0\]: .*missing required field `min`"),
+        (("250 / CPUs", "250 * CPUs"), r"knob\[1\]\.default: "),
+        (('"thing/period_ms"', '"period_ms"'), r"knob\[0\]\.file: Expected `str` matching"),
+        (('"tier_thing_done"', '"thing_done"'), r"counter\[0\]\.name: Expected `str` matching"),
+        (('fields = ["nid"]\n', ""), r"event\[0\]: .*missing required field `fields`"),
+        (('"thing_rule"', '"rule"'), r"fault\[0\]\.name: Expected `str` matching"),
+        (("thing/thing_test", "thing_test"), r"fault\[0\]\.tests\[0\]\.program: Expected"),
+        (('args = "twice", ', ""), r"fault: thing_rule: .*program, args and says, or elsewhere"),
+        (("{ elsewhere", "{ long = true, elsewhere"), r"fault: thing_rule: .*no other key"),
+        (("done \\d+", "done (\\d+"), r"fault: 'done \(.*regular expression"),
+        (("with = [", "also = ["), r"unknown field `also`.*its tests program, args, says, with"),
         (('["kthing"]', '["kthing["]'), r"threads: 'kthing\[': .*regular expression"),
         (('selftests = "thing"', 'selftests = "mm"'), r"selftests: files/ has no tools/.*/mm/"),
         (('models = "migrc"', 'models = "thing"'), r"models: there is no models/thing"),
@@ -126,6 +174,21 @@ def test_dependencies_come_first(house: Path) -> None:
     with pytest.raises(LabError, match=r"(?s)'below' comes later.*put below above thing") as caught:
         manifest.load()
     assert "linux/thing/room.toml: depends" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ('[[switch]]\nfile = "/sys/kernel/mm/tier/thing/enabled"\non = "1"\noff = "0"', "/sys/.*"),
+        ('[[counter]]\nname = "tier_thing_done"\ntext = "x"', "tier_thing_done"),
+        ('[[event]]\nname = "tier_thing"\ntext = "x"\nfields = []', "event tier_thing"),
+        ('[[fault]]\nname = "thing_rule"\ntext = "x"', "fault thing_rule"),
+    ],
+)
+def test_a_name_is_declared_once(house: Path, table: str, name: str) -> None:
+    (house / "below/room.toml").write_text(SMALL + table + "\n", encoding="utf-8")
+    with pytest.raises(LabError, match=rf"(?s)thing/room\.toml: {name} is declared twice.*below"):
+        manifest.load()
 
 
 def test_a_choice_without_what_it_depends_on_is_refused(house: Path) -> None:

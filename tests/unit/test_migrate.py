@@ -111,6 +111,8 @@ def test_what_was_not_measured_is_an_error() -> None:
 
 def test_limits_are_set_before() -> None:
     assert migrate.MODES["off"].prepare == "true"
-    assert "echo 1 > /sys/kernel/mm/migrate_batch/max_folios" in migrate.MODES["1"].prepare
-    assert "echo 2M >" in migrate.MODES["512"].prepare
-    assert "echo 256M >" in migrate.MODES["4096"].prepare
+    folios, kb = (f"/sys/kernel/mm/tier/batch/max_{what}" for what in ("folios", "kb"))
+    assert f"echo 1 > {folios}" in migrate.MODES["1"].prepare
+    # 2 MiB, or 256
+    assert f"echo 2048 > {kb}" in migrate.MODES["512"].prepare
+    assert f"echo 262144 > {kb}" in migrate.MODES["4096"].prepare

@@ -35,7 +35,7 @@ def figures(count: int, **changes: int) -> Figures:
                     "pgdemote_kswapd": 8,
                     "pgdemote_direct": 9,
                     "pgpromote_success": 0,
-                    "kmmscand_pte_young": 0,
+                    "tier_scan_young": 0,
                 }
             },
         }
@@ -234,6 +234,6 @@ def test_the_job_does_not_fit_into_the_machine(setup: refault.Setup, tmp_path: P
     assert mapped > (1.4 if setup is refault.SETUP else 0.5) * (setup.fast_mb + setup.slow_mb)
     for contender in setup.contenders:
         if contender.mode == "tiershift":
-            assert contender.settings[refault.TUNABLES + "promote_rate_mbps"] == "0"
-            share = contender.settings[refault.TUNABLES + "scan_cpu_permille"]
+            assert contender.settings["/sys/kernel/mm/tier/promote/enabled"] == "0"
+            share = contender.settings["/sys/kernel/mm/tier/scan/cpu_permille"]
             assert share == str(spec.topology.load().permille(50))

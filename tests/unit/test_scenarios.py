@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from lab import agent, build, cache, damon, manifest, programs, scenario, topology
+from lab import agent, build, cache, damon, manifest, programs, scenario, tier, topology
 from lab.errors import LabError
 
 GOOD = """
@@ -225,6 +225,26 @@ def test_job_of_a_contender(tmp_path: Path) -> None:
     assert job["settings"] == [(scenario.DEMOTION, "1")]
     with pytest.raises(LabError, match="--external hotset"):
         scenario.make_job(parsed, parsed.contender[0], tmp_path, {"labmark": fake}, {})
+
+
+@pytest.mark.parametrize("demotion", [True, False])
+def test_job_of_ours_switches_parts_of_memory_tiering(tmp_path: Path, demotion: bool) -> None:
+    fake = tmp_path / "fake"
+    fake.write_text("")
+    fake.chmod(0o755)
+    batch, demote, promote, scan = map(tier.enabled, ("batch", "demote", "promote", "scan"))
+    text = GOOD.replace('mode = "none"', 'mode = "tiershift"')
+    text += f"demotion = {str(demotion).lower()}\nsettings = {{ '{promote}' = 0 }}\n"
+    parsed = scenario.parse("good", text, "g")
+    job = scenario.make_job(
+        parsed, parsed.contender[0], tmp_path, {"labmark": fake}, {"hotset": fake}
+    )
+    wanted = (demote, "1" if demotion else "0")
+    # What a contender's settings name stays as they say.
+    assert job["settings"] == [wanted, (promote, "0")]
+    assert job["enter"] == [wanted, (batch, "1"), (scan, "1")]
+    assert job["leave"] == [(promote, "0"), (scan, "0"), (batch, "0"), (demote, "0")]
+    assert job["needs"] == [batch, scan, promote]
 
 
 def test_damon_needs_a_slow_node() -> None:

@@ -38,7 +38,7 @@ def test_scripts_know_the_nodes_and_the_cpus(
         text = soak.script(torture, machine, 60)
         assert not re.search("@[A-Z]+@", text)
         assert f"migratepages $pid {fast} {slow} " in text and "--timeout 60s" in text
-        assert f"\necho {permille} > scan_cpu_permille\n" in text
+        assert f"\necho {permille} > scan/cpu_permille\n" in text
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
         blocks = re.findall(r"/node/node(\d)/memory\*", text)
         assert ",".join(blocks) == (slow if torture.beside == soak.HOTPLUG else "")

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab import cache, manifest, rooms
+from lab import cache, manifest, rooms, tier
+from lab.results import renamed
 
 PROJECT = cache.PROJECT
 TRACKED = subprocess.check_output(
@@ -109,24 +110,54 @@ def test_migrc_is_for_x86_only() -> None:
     assert needs and all(terms & set(options) for terms in needs.values())
 
 
-def test_settings_of_kmmscand_that_the_lab_writes_exist() -> None:
-    """A guest's shell or agent would notice, but only in a study that runs for minutes."""
-    kmmscand = PROJECT / "linux/kmmscand/files/mm/tier/kmmscand"
-    files = {
-        name
-        for path in kmmscand.glob("*.c")
-        for name in re.findall(r"\b__ATTR(?:_R[WO])?\((\w+)", path.read_text())
-    }
-    assert {"enabled", "page_cache", "promote_rate_mbps"} <= files
-    text = "".join(
+def _text(*directories: str) -> str:
+    """What the lab and selftests say to a guest's kernel."""
+    return "".join(
         (PROJECT / name).read_text()
         for name in TRACKED
-        if name.startswith(("lab/", "packaging/", "linux/kvm-aging/", "linux/promote/"))
+        if name.startswith(directories)
         and (PROJECT / name).is_file()
-        and name.endswith((".py", ".toml", ".sh", ".c", ".conf"))
+        and name.endswith((".py", ".toml", ".sh", ".c"))
     )
-    written = re.findall(r"/sys/kernel/mm/kmmscand/(\w+)|TUNABLES \+ \"(\w+)\"", text)
-    written += re.findall(r"\"set ([a-z]+_\w+) |^echo \S+ > ((?:scan|promote)_\w+)$", text, re.M)
-    names = {one or other for one, other in written}
-    assert {"page_cache", "scan_period_ms", "scan_cpu_permille"} <= names
-    assert names <= files
+
+
+def test_files_of_memory_tiering_that_the_lab_writes_exist() -> None:
+    """A guest's shell or agent would notice, but only in a study that runs for minutes."""
+    text = _text("lab/", "packaging/", "linux/kvm-aging/", "linux/promote/")
+    written = re.findall(rf"{tier.DIRECTORY}/(\w+)/(\w+)", text)
+    written += re.findall(r"tier\.file\([\"'](\w+)[\"'], [\"'](\w+)[\"']\)", text)
+    written += re.findall(r"\"set (\w+)/(\w+) ", text)
+    written += re.findall(r"^echo \S+ > (\w+)/(\w+)$", text, re.MULTILINE)
+    names = {f"{part}/{file}" for part, file in written}
+    assert {"scan/page_cache", "scan/period_ms", "scan/cpu_permille", "batch/max_kb"} <= names
+    files = {f"{part}/{name}" for part in tier.PARTS for name in ("enabled", "state", "reason")}
+    assert names <= files | {knob.file for knob in manifest.knobs()}
+
+
+def test_counters_of_memory_tiering_that_the_lab_reads_exist() -> None:
+    parts = "|".join((*tier.PARTS, "flush"))
+    named = {*re.findall(rf"\"(tier_(?:{parts})_\w+)\"", _text("lab/"))} - renamed.ROWS.keys()
+    assert {"tier_scan_young", "tier_defer_success"} <= named
+    known = {one.name for room in manifest.load().values() for one in room.counters}
+    assert named <= known
+
+
+# What knows the names of before issue 46: the mapping, and its tests
+BEFORE_46 = ("lab/results/renamed.py", "tests/unit/test_ledger.py", "tests/unit/test_static.py")
+
+
+def test_no_name_of_before_issue_46_is_left() -> None:
+    """In what runs in guests or looks at what they have counted."""
+    files = ("kmmscand", "migrc", "migrate_batch", "reclaim_batch", "zap_batch", "numab_later")
+    old = [*renamed.ROWS, *(rf"/sys/kernel/(?:mm|debug)/{name}/" for name in files)]
+    old += ["range_aging", "lockless_aging", "aging_faults", "aging_delay_us", r"tier/fault_\w+"]
+    bad = re.compile("|".join(rf"(?<!\w){name}(?!\w)" for name in old))
+    found = [
+        f"{name}: {match[0]}"
+        for name in TRACKED
+        if name.startswith(("lab/", "packaging/", "models/", "tests/"))
+        and name not in BEFORE_46
+        and (PROJECT / name).is_file()
+        and (match := bad.search((PROJECT / name).read_text(errors="replace")))
+    ]
+    assert found == []

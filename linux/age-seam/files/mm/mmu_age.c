@@ -19,9 +19,15 @@
  * stack.
  */
 #include <linux/export.h>
+#include <linux/init.h>
 #include <linux/mmu_age.h>
 #include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/rcupdate.h>
+#include <linux/tier_parts.h>
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/tier_age.h>
 
 DEFINE_STATIC_KEY_FALSE(mmu_age_key);
 EXPORT_SYMBOL_GPL(mmu_age_key);
@@ -30,52 +36,38 @@ EXPORT_SYMBOL_GPL(mmu_age_key);
 static DEFINE_MUTEX(mmu_age_lock);
 static const struct mmu_age_ops __rcu *mmu_age_ops;
 
+/* Rows of /proc/vmstat */
+enum mmu_age_row {
+	MMU_AGE_PAGES,		/* that secondary MMUs were asked about */
+	MMU_AGE_QUESTIONS,	/* each about some pages of a page table */
+	MMU_AGE_FLUSH,		/* of the TLBs of secondary MMUs, for a walker */
+	NR_MMU_AGE_ROWS
+};
+
+static DEFINE_PER_CPU(unsigned long [NR_MMU_AGE_ROWS], mmu_age_rows);
+
 static const struct mmu_age_ops *mmu_age_registered(void)
 {
 	return rcu_dereference_protected(mmu_age_ops, lockdep_is_held(&mmu_age_lock));
 }
 
-static void mmu_age_set_key(bool on)
-{
-	if (on)
-		static_branch_enable(&mmu_age_key);
-	else
-		static_branch_disable(&mmu_age_key);
-}
-
 /**
  * mmu_age_register - offer to answer for page tables
  * @ops: of a kind of subscriber; kept until mmu_age_unregister()
- * @on:  shall walkers ask about page tables?
+ *
+ * Walkers ask about page tables as soon as the part "age" has started.
  *
  * Context: may sleep
  */
-void mmu_age_register(const struct mmu_age_ops *ops, bool on)
+void mmu_age_register(const struct mmu_age_ops *ops)
 {
 	mutex_lock(&mmu_age_lock);
-	if (!WARN_ON_ONCE(mmu_age_registered())) {
+	if (!WARN_ON_ONCE(mmu_age_registered()))
 		rcu_assign_pointer(mmu_age_ops, ops);
-		mmu_age_set_key(on);
-	}
 	mutex_unlock(&mmu_age_lock);
+	tier_parts_changed();
 }
 EXPORT_SYMBOL_GPL(mmu_age_register);
-
-/**
- * mmu_age_switch - choose between questions about page tables and about pages
- * @ops: of a kind of subscriber; if it is not registered, nothing changes
- * @on:  shall walkers ask about page tables?
- *
- * Context: may sleep
- */
-void mmu_age_switch(const struct mmu_age_ops *ops, bool on)
-{
-	mutex_lock(&mmu_age_lock);
-	if (mmu_age_registered() == ops)
-		mmu_age_set_key(on);
-	mutex_unlock(&mmu_age_lock);
-}
-EXPORT_SYMBOL_GPL(mmu_age_switch);
 
 /**
  * mmu_age_unregister - take the offer back
@@ -89,11 +81,12 @@ void mmu_age_unregister(const struct mmu_age_ops *ops)
 {
 	mutex_lock(&mmu_age_lock);
 	if (!WARN_ON_ONCE(mmu_age_registered() != ops)) {
-		mmu_age_set_key(false);
+		static_branch_disable(&mmu_age_key);
 		RCU_INIT_POINTER(mmu_age_ops, NULL);
 		synchronize_rcu();
 	}
 	mutex_unlock(&mmu_age_lock);
+	tier_parts_changed();
 }
 EXPORT_SYMBOL_GPL(mmu_age_unregister);
 
@@ -151,9 +144,16 @@ static bool mmu_age_one(struct mmu_notifier *subscription, void *arg)
  */
 void __mmu_age_ask(struct mmu_age *age, struct mm_struct *mm)
 {
+	unsigned int pages = bitmap_weight(age->pages, PTRS_PER_PTE);
+
 	bitmap_zero(age->young, PTRS_PER_PTE);
-	if (!bitmap_empty(age->pages, PTRS_PER_PTE))
+	if (pages) {
 		mmu_notifier_until(mm, mmu_age_one, age);
+		this_cpu_inc(mmu_age_rows[MMU_AGE_QUESTIONS]);
+		this_cpu_add(mmu_age_rows[MMU_AGE_PAGES], pages);
+		if (trace_tier_age_enabled())
+			trace_tier_age(age->start, pages, bitmap_weight(age->young, PTRS_PER_PTE));
+	}
 	age->asked = true;
 }
 
@@ -164,8 +164,10 @@ static bool mmu_age_flush_one(struct mmu_notifier *subscription, void *arg)
 
 	rcu_read_lock();
 	ops = rcu_dereference(mmu_age_ops);
-	if (ops && subscription->ops == ops->notifier_ops)
+	if (ops && subscription->ops == ops->notifier_ops) {
 		ops->flush(subscription);
+		this_cpu_inc(mmu_age_rows[MMU_AGE_FLUSH]);
+	}
 	rcu_read_unlock();
 	return false;
 }
@@ -182,6 +184,61 @@ void __mmu_age_flush(struct mm_struct *mm)
 {
 	mmu_notifier_until(mm, mmu_age_flush_one, NULL);
 }
+
+static int mmu_age_start(const char **reason)
+{
+	int err = 0;
+
+	mutex_lock(&mmu_age_lock);
+	if (mmu_age_registered()) {
+		static_branch_enable(&mmu_age_key);
+	} else {
+		*reason = "no secondary MMU answers for page tables: kvm is not loaded";
+		err = -ENODEV;
+	}
+	mutex_unlock(&mmu_age_lock);
+	return err;
+}
+
+static void mmu_age_stop(void)
+{
+	mutex_lock(&mmu_age_lock);
+	static_branch_disable(&mmu_age_key);
+	mutex_unlock(&mmu_age_lock);
+}
+
+static bool mmu_age_runs(void)
+{
+	return static_key_enabled(&mmu_age_key);
+}
+
+static const char * const mmu_age_names[NR_MMU_AGE_ROWS] = {
+	[MMU_AGE_PAGES]		= "tier_age_pages ",
+	[MMU_AGE_QUESTIONS]	= "tier_age_questions ",
+	[MMU_AGE_FLUSH]		= "tier_age_flush ",
+};
+
+static struct tier_counters mmu_age_counters = {
+	.names	= mmu_age_names,
+	.nr	= NR_MMU_AGE_ROWS,
+	.counts	= mmu_age_rows,
+};
+
+static struct tier_part mmu_age_part = {
+	.name		= "age",
+	.wish		= true,
+	.optional	= true,
+	.start		= mmu_age_start,
+	.stop		= mmu_age_stop,
+	.runs		= mmu_age_runs,
+};
+
+static int __init mmu_age_init(void)
+{
+	tier_counters_add(&mmu_age_counters);
+	return tier_part_add(&mmu_age_part);
+}
+late_initcall(mmu_age_init);
 
 #ifdef CONFIG_MMU_AGE_KUNIT_TEST
 #include "mmu_age_kunit.h"

@@ -19,6 +19,7 @@ struct subscriber {
 
 /* The ops that had registered before the test, and the key */
 static const struct mmu_age_ops *ops_before;
+static const char *no_reason;
 static bool on_before;
 
 static bool by_table_found(unsigned int i)
@@ -101,7 +102,8 @@ static struct mm_struct *begin(struct kunit *test)
 	on_before = static_key_enabled(&mmu_age_key);
 	if (ops_before)
 		mmu_age_unregister(ops_before);
-	mmu_age_register(&made_up_ops, true);
+	mmu_age_register(&made_up_ops);
+	mmu_age_start(&no_reason);
 	return mm;
 }
 
@@ -109,7 +111,9 @@ static void end(struct mm_struct *mm, struct subscriber *s, struct subscriber *o
 {
 	mmu_age_unregister(&made_up_ops);
 	if (ops_before)
-		mmu_age_register(ops_before, on_before);
+		mmu_age_register(ops_before);
+	if (ops_before && on_before)
+		mmu_age_start(&no_reason);
 	mmu_notifier_unregister(&s->mn, mm);
 	if (other)
 		mmu_notifier_unregister(&other->mn, mm);
@@ -171,7 +175,7 @@ static void forgets_answers(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, mmu_age_idle(age, TABLE + 5 * PAGE_SIZE, old));
 
 	ask(age, mm);
-	mmu_age_switch(&made_up_ops, false);
+	mmu_age_stop();
 	KUNIT_EXPECT_FALSE(test, mmu_age_by_range(age));
 	KUNIT_EXPECT_FALSE(test, mmu_age_idle(age, TABLE + 5 * PAGE_SIZE, old));
 	end(mm, table, NULL);
@@ -193,7 +197,7 @@ static void finds_accessed_bits(struct kunit *test)
 		KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
 		mute = subscribe(test, mm, &mute_ops);
 		KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
-		mmu_age_switch(&made_up_ops, false);
+		mmu_age_stop();
 		KUNIT_EXPECT_FALSE(test, mmu_age_secondary(mm));
 		other = subscribe(test, mm, kinds[i]);
 		KUNIT_EXPECT_TRUE(test, mmu_age_secondary(mm));
@@ -218,7 +222,7 @@ static void asks_every_subscriber(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, first->flushes, 1);
 	KUNIT_EXPECT_EQ(test, second->flushes, 1);
 	/* A flush does not depend on how secondary MMUs are asked. */
-	mmu_age_switch(&made_up_ops, false);
+	mmu_age_stop();
 	mmu_age_flush(mm);
 	KUNIT_EXPECT_EQ(test, first->flushes, 2);
 	end(mm, first, second);

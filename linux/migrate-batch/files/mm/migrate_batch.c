@@ -72,7 +72,6 @@
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/mmu_notifier.h>
-#include <linux/mutex.h>
 #include <linux/pagemap.h>
 #include <linux/rmap.h>
 #include <linux/sched.h>
@@ -80,6 +79,7 @@
 #include <linux/sizes.h>
 #include <linux/swapops.h>
 #include <linux/sysfs.h>
+#include <linux/tier_parts.h>
 #include <linux/userfaultfd_k.h>
 
 #include <asm/tlbflush.h>
@@ -108,14 +108,16 @@
 #define MIGRATE_RUN_PTES	32
 
 #define MIGRATE_DEFAULT_FOLIOS	512
-#define MIGRATE_DEFAULT_BYTES	(512UL << PAGE_SHIFT)
+#define MIGRATE_DEFAULT_KB	(512U << (PAGE_SHIFT - 10))
 #define MIGRATE_MAX_FOLIOS	16384
-#define MIGRATE_MAX_BYTES	SZ_1G
+#define MIGRATE_MAX_KB		(SZ_1G >> 10)
 
 DEFINE_STATIC_KEY_FALSE(migrate_batch_key);
 
+DEFINE_PER_CPU(unsigned long [NR_MIGRATE_ROWS], migrate_batch_rows);
+
 static unsigned int migrate_max_folios = MIGRATE_DEFAULT_FOLIOS;
-static unsigned long migrate_max_bytes = MIGRATE_DEFAULT_BYTES;
+static unsigned int migrate_max_kb = MIGRATE_DEFAULT_KB;
 
 enum migrate_batch_fault {
 	MIGRATE_FAULT_HULL,		/* a run is not invalidated */
@@ -161,7 +163,7 @@ int migrate_batch_isolate(long target)
 bool migrate_batch_full(int nr_folios, long nr_pages)
 {
 	return nr_folios >= READ_ONCE(migrate_max_folios) ||
-	       nr_pages >= READ_ONCE(migrate_max_bytes) >> PAGE_SHIFT;
+	       nr_pages >= READ_ONCE(migrate_max_kb) >> (PAGE_SHIFT - 10);
 }
 
 /**
@@ -521,8 +523,10 @@ void __migrate_run_next(struct migrate_run *run, struct list_head *folios, struc
 void __migrate_run_end(struct migrate_run *run)
 {
 	migrate_run_drop_ptl(run);
-	if (run->notified)
+	if (run->notified) {
 		mmu_notifier_invalidate_range_end(&run->range);
+		migrate_batch_count_row(MIGRATE_NOTIFY);
+	}
 	run->notified = false;
 	run->begun = false;
 	migrate_run_unlock(run);
@@ -815,83 +819,38 @@ alone:
 	return false;
 }
 
-static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+static int migrate_batch_start(const char **reason)
 {
-	return sysfs_emit(buf, "%d\n", static_key_enabled(&migrate_batch_key));
+	static_branch_enable(&migrate_batch_key);
+	return 0;
 }
 
-/* Two must not turn a static key at a time. */
-static DEFINE_MUTEX(migrate_batch_mutex);
-
-static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
-			     size_t count)
+static void migrate_batch_stop(void)
 {
-	bool on = sysfs_streq(buf, "1");
-
-	if (!on && !sysfs_streq(buf, "0"))
-		return -EINVAL;
-	mutex_lock(&migrate_batch_mutex);
-	if (on)
-		static_branch_enable(&migrate_batch_key);
-	else
-		static_branch_disable(&migrate_batch_key);
-	mutex_unlock(&migrate_batch_mutex);
-	return count;
+	static_branch_disable(&migrate_batch_key);
 }
 
-static struct kobj_attribute enabled_attr = __ATTR_RW(enabled);
-
-static ssize_t max_folios_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(migrate_max_folios));
-}
-
-static ssize_t max_folios_store(struct kobject *kobj, struct kobj_attribute *attr,
-				const char *buf, size_t count)
-{
-	unsigned int folios;
-	int err = kstrtouint(buf, 0, &folios);
-
-	if (err)
-		return err;
-	if (!folios || folios > MIGRATE_MAX_FOLIOS)
-		return -EINVAL;
-	WRITE_ONCE(migrate_max_folios, folios);
-	return count;
-}
-
-static struct kobj_attribute max_folios_attr = __ATTR_RW(max_folios);
-
-static ssize_t max_bytes_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%lu\n", READ_ONCE(migrate_max_bytes));
-}
-
-static ssize_t max_bytes_store(struct kobject *kobj, struct kobj_attribute *attr,
-			       const char *buf, size_t count)
-{
-	char *end;
-	unsigned long bytes = memparse(buf, &end);
-
-	if (end == buf || (*end && *end != '\n') || bytes < PAGE_SIZE ||
-	    bytes > MIGRATE_MAX_BYTES)
-		return -EINVAL;
-	WRITE_ONCE(migrate_max_bytes, bytes);
-	return count;
-}
-
-static struct kobj_attribute max_bytes_attr = __ATTR_RW(max_bytes);
+static struct tier_knob max_folios_knob =
+	TIER_KNOB(max_folios, &migrate_max_folios, 1, MIGRATE_MAX_FOLIOS);
+static struct tier_knob max_kb_knob =
+	TIER_KNOB(max_kb, &migrate_max_kb, PAGE_SIZE / SZ_1K, MIGRATE_MAX_KB);
 
 static struct attribute *migrate_batch_attrs[] = {
-	&enabled_attr.attr,
-	&max_folios_attr.attr,
-	&max_bytes_attr.attr,
+	&max_folios_knob.attr.attr,
+	&max_kb_knob.attr.attr,
 	NULL
 };
 
 static const struct attribute_group migrate_batch_attr_group = {
-	.name = "migrate_batch",
-	.attrs = migrate_batch_attrs,
+	.attrs	= migrate_batch_attrs,
+};
+
+static struct tier_part migrate_batch_part = {
+	.name	= "batch",
+	.wish	= true,
+	.knobs	= &migrate_batch_attr_group,
+	.start	= migrate_batch_start,
+	.stop	= migrate_batch_stop,
 };
 
 #ifdef CONFIG_MIGRATE_BATCH_DEBUG
@@ -914,13 +873,10 @@ DEFINE_SHOW_ATTRIBUTE(counts);
 
 static void migrate_batch_debug_init(void)
 {
-	struct dentry *dir = debugfs_create_dir("migrate_batch", NULL);
-	bool *faults = migrate_batch_faults;
+	static const char * const names[NR_MIGRATE_FAULTS] = { "hull", "flush", "dirty" };
 
-	debugfs_create_bool("fault_hull", 0600, dir, &faults[MIGRATE_FAULT_HULL]);
-	debugfs_create_bool("fault_flush", 0600, dir, &faults[MIGRATE_FAULT_FLUSH]);
-	debugfs_create_bool("fault_dirty", 0600, dir, &faults[MIGRATE_FAULT_DIRTY]);
-	debugfs_create_file("counts", 0400, dir, NULL, &counts_fops);
+	tier_faults_add("batch", names, migrate_batch_faults, NR_MIGRATE_FAULTS);
+	debugfs_create_file("counts", 0400, tier_debug_dir("batch"), NULL, &counts_fops);
 }
 #else
 static void migrate_batch_debug_init(void)
@@ -928,10 +884,24 @@ static void migrate_batch_debug_init(void)
 }
 #endif
 
+static const char * const migrate_batch_names[NR_MIGRATE_ROWS] = {
+	[MIGRATE_FOLIOS]	= "tier_batch_folios ",
+	[MIGRATE_FALLBACK]	= "tier_batch_fallback ",
+	[MIGRATE_FLUSH]		= "tier_batch_flush ",
+	[MIGRATE_NOTIFY]	= "tier_batch_notify ",
+};
+
+static struct tier_counters migrate_batch_counters = {
+	.names	= migrate_batch_names,
+	.nr	= NR_MIGRATE_ROWS,
+	.counts	= migrate_batch_rows,
+};
+
 static int __init migrate_batch_init(void)
 {
 	migrate_batch_debug_init();
-	return sysfs_create_group(mm_kobj, &migrate_batch_attr_group);
+	tier_counters_add(&migrate_batch_counters);
+	return tier_part_add(&migrate_batch_part);
 }
 late_initcall(migrate_batch_init);
 

@@ -7,6 +7,7 @@
 
 #include <linux/atomic.h>
 #include <linux/jump_label.h>
+#include <linux/percpu.h>
 #include <linux/mm_types.h>
 #include <linux/mmu_notifier.h>
 
@@ -17,6 +18,15 @@ struct page_vma_mapped_walk;
 
 /* Base pages that reclaim isolates at a time, at most, where it can demote them */
 #define MIGRATE_DEMOTE_PAGES	512U
+
+/* Rows of /proc/vmstat */
+enum migrate_batch_row {
+	MIGRATE_FOLIOS,			/* folios that were moved by steps that take many folios */
+	MIGRATE_FALLBACK,		/* folios that were moved singly while batches are on */
+	MIGRATE_FLUSH,			/* batches that were flushed once */
+	MIGRATE_NOTIFY,			/* runs of which secondary MMUs were told once */
+	NR_MIGRATE_ROWS
+};
 
 /* Which way base pages have taken, for tests */
 enum migrate_batch_way {
@@ -160,11 +170,25 @@ static inline bool migrate_batch_ptes(struct folio *folio)
 	return migrate_batch_on() && folio_test_large(folio) && !folio_test_hugetlb(folio);
 }
 
+DECLARE_PER_CPU(unsigned long [NR_MIGRATE_ROWS], migrate_batch_rows);
+
+static inline void migrate_batch_count_row(enum migrate_batch_row row)
+{
+	this_cpu_inc(migrate_batch_rows[row]);
+}
+
 extern atomic_long_t migrate_batch_counts[NR_MIGRATE_COUNTS];
 
-/* Count base pages, in debug kernels: /sys/kernel/debug/migrate_batch/counts */
-static inline void migrate_batch_count_pages(enum migrate_batch_way what, long nr)
+/*
+ * A folio of @nr base pages has moved, or, in debug kernels, base pages have gone another way:
+ * /sys/kernel/debug/tier/batch/counts.
+ */
+static __always_inline void migrate_batch_count_pages(enum migrate_batch_way what, long nr)
 {
+	if (what == MIGRATE_MOVED_BY_BATCH)
+		migrate_batch_count_row(MIGRATE_FOLIOS);
+	else if (what == MIGRATE_MOVED_SINGLY && migrate_batch_on())
+		migrate_batch_count_row(MIGRATE_FALLBACK);
 	if (IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG))
 		atomic_long_add(nr, &migrate_batch_counts[what]);
 }

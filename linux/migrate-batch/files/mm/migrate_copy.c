@@ -28,7 +28,11 @@
 #include <linux/srcu.h>
 
 #include "internal.h"
+#include "migrate_batch.h"
 #include "migrate_copy.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/tier_batch.h>
 
 /* An engine that was late so often in a row is not called again. */
 #define MIGRATE_COPY_LATE	2
@@ -108,6 +112,19 @@ static bool migrate_copy_by(struct migrate_copy_engine *engine, struct list_head
 	return !err;
 }
 
+static void migrate_batch_trace(struct list_head *srcs, int reason)
+{
+	unsigned int folios = 0;
+	unsigned long pages = 0;
+	struct folio *src;
+
+	list_for_each_entry(src, srcs, lru) {
+		folios++;
+		pages += folio_nr_pages(src);
+	}
+	trace_tier_batch(folios, pages, reason);
+}
+
 /**
  * migrate_copy_batch - let an engine, if there is one, copy what it can
  * @srcs:	folios that are locked, unmapped and flushed
@@ -127,7 +144,12 @@ int migrate_copy_batch(struct list_head *srcs, struct list_head *dsts, int reaso
 	size_t bytes = 0;
 	int nr = 0, idx;
 
-	if (list_empty(&migrate_copy_engines) || list_empty(srcs))
+	if (list_empty(srcs))
+		return 0;
+	migrate_batch_count_row(MIGRATE_FLUSH);
+	if (trace_tier_batch_enabled())
+		migrate_batch_trace(srcs, reason);
+	if (list_empty(&migrate_copy_engines))
 		return 0;
 	dst = list_first_entry(dsts, struct folio, lru);
 	list_for_each_entry_safe(src, src2, srcs, lru) {

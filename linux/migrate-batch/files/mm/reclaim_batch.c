@@ -41,9 +41,11 @@
 
 #include <linux/debugfs.h>
 #include <linux/init.h>
+#include <linux/demote.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/tier_parts.h>
 #include <linux/tier.h>
 
 #include "internal.h"
@@ -69,13 +71,15 @@ static bool reclaim_fault(enum reclaim_batch_fault fault)
 
 static int __init reclaim_batch_debug_init(void)
 {
-	struct dentry *dir = debugfs_create_dir("reclaim_batch", NULL);
-	bool *faults = reclaim_batch_faults;
+	static const char * const names[NR_RECLAIM_FAULTS] = {
+		[RECLAIM_FAULT_EARLY]	= "early",
+		[RECLAIM_FAULT_LONG]	= "long",
+		[RECLAIM_FAULT_TROUBLE]	= "trouble",
+	};
 
-	debugfs_create_bool("fault_early", 0600, dir, &faults[RECLAIM_FAULT_EARLY]);
-	debugfs_create_bool("fault_long", 0600, dir, &faults[RECLAIM_FAULT_LONG]);
-	debugfs_create_bool("fault_trouble", 0600, dir, &faults[RECLAIM_FAULT_TROUBLE]);
-	debugfs_create_atomic_t("met_trouble", 0400, dir, &reclaim_batch_met_trouble);
+	tier_faults_add("batch", names, reclaim_batch_faults, NR_RECLAIM_FAULTS);
+	debugfs_create_atomic_t("met_trouble", 0400, tier_debug_dir("batch"),
+				&reclaim_batch_met_trouble);
 	return 0;
 }
 late_initcall(reclaim_batch_debug_init);
@@ -101,7 +105,7 @@ static bool reclaim_fault(enum reclaim_batch_fault fault)
  * @least:	the base kernel's number
  *
  * Context: any.
- * Return: @target, but at least @least, and at most 512 and max_folios of migrate_batch.
+ * Return: @target, but at least @least, and at most 512 and max_folios of the part batch.
  */
 long reclaim_batch_pages(long target, long least)
 {
@@ -120,7 +124,7 @@ long reclaim_batch_pages(long target, long least)
  */
 unsigned long reclaim_batch_request(unsigned long left)
 {
-	if (migrate_batch_on() && numa_demotion_enabled)
+	if (migrate_batch_on() && demotion_enabled())
 		return reclaim_batch_pages(left, left / 4);
 	return left / 4;
 }

@@ -17,14 +17,14 @@
  * period longer.  Off: a static branch in do_numa_page().
  */
 
-#include <linux/kobject.h>
+#include <linux/init.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/numab_later.h>
 #include <linux/percpu.h>
 #include <linux/sched/sysctl.h>
-#include <linux/sysfs.h>
+#include <linux/tier_parts.h>
 
 DEFINE_STATIC_KEY_FALSE(numab_later_key);
 
@@ -49,56 +49,34 @@ bool __numab_later(struct mm_struct *mm, struct folio *folio)
 	return true;
 }
 
-static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+static int numab_later_start(const char **reason)
 {
-	return sysfs_emit(buf, "%d\n", static_key_enabled(&numab_later_key));
+	static_branch_enable(&numab_later_key);
+	return 0;
 }
 
-static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
-			     size_t count)
+static void numab_later_stop(void)
 {
-	if (sysfs_streq(buf, "1"))
-		static_branch_enable(&numab_later_key);
-	else if (sysfs_streq(buf, "0"))
-		static_branch_disable(&numab_later_key);
-	else
-		return -EINVAL;
-	return count;
+	static_branch_disable(&numab_later_key);
 }
 
-static ssize_t postponed_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	unsigned long sum = 0;
-	int cpu;
+static const char * const numab_later_names[] = { "tier_postpone_fault " };
 
-	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu(numab_postponed, cpu));
-	return sysfs_emit(buf, "%lu\n", sum);
-}
-
-static struct kobj_attribute enabled_attr = __ATTR_RW(enabled);
-static struct kobj_attribute postponed_attr = __ATTR_RO(postponed);
-
-static struct attribute *numab_later_attrs[] = {
-	&enabled_attr.attr,
-	&postponed_attr.attr,
-	NULL
+static struct tier_counters numab_later_counters = {
+	.names	= numab_later_names,
+	.nr	= ARRAY_SIZE(numab_later_names),
+	.counts	= &numab_postponed,
 };
 
-static const struct attribute_group numab_later_group = {
-	.attrs = numab_later_attrs,
+static struct tier_part numab_later_part = {
+	.name	= "postpone",
+	.start	= numab_later_start,
+	.stop	= numab_later_stop,
 };
 
 static int __init numab_later_init(void)
 {
-	struct kobject *kobj = kobject_create_and_add("numab_later", mm_kobj);
-	int err;
-
-	if (!kobj)
-		return -ENOMEM;
-	err = sysfs_create_group(kobj, &numab_later_group);
-	if (err)
-		kobject_put(kobj);
-	return err;
+	tier_counters_add(&numab_later_counters);
+	return tier_part_add(&numab_later_part);
 }
-subsys_initcall(numab_later_init);
+late_initcall(numab_later_init);

@@ -35,26 +35,21 @@
  * page table and per batch.
  */
 
-#define pr_fmt(fmt) "zap_batch: " fmt
-
-#include <linux/debugfs.h>
-#include <linux/kobject.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/mm_types.h>
-#include <linux/mutex.h>
 #include <linux/pagevec.h>
 #include <linux/sched.h>
 #include <linux/swap.h>
-#include <linux/sysfs.h>
+#include <linux/tier_parts.h>
 
 #include "internal.h"
 #include "swap.h"
 #include "zap_batch.h"
 
 #define CREATE_TRACE_POINTS
-#include <trace/events/zap_batch.h>
+#include <trace/events/tier_zap.h>
 
 /* Between two points at which others may run: entries, and base pages that are freed */
 #define ZAP_BATCH_ENTRIES	512U
@@ -62,6 +57,15 @@
 #define ZAP_BATCH_CLEARED	512U	/* that are cleared or poisoned as well */
 
 DEFINE_STATIC_KEY_FALSE(zap_batch_key);
+
+/* Folios of order 0 that were freed, and runs of them that were uncharged at once */
+enum zap_count {
+	ZAP_PAGES,
+	ZAP_RUNS,
+	NR_ZAP_COUNTS
+};
+
+static DEFINE_PER_CPU(unsigned long [NR_ZAP_COUNTS], zap_counts);
 
 /* What gathers */
 enum zap_gatherer {
@@ -266,8 +270,11 @@ static unsigned int zap_put(struct encoded_page **pages, unsigned int nr, unsign
 	freed += n;
 	if (others.nr)
 		folios_put_refs(&others, refs);
-	if (freed)
-		trace_zap_batch_free(i, freed, runs);
+	if (freed) {
+		this_cpu_add(zap_counts[ZAP_PAGES], freed);
+		this_cpu_add(zap_counts[ZAP_RUNS], runs);
+		trace_tier_zap_run(i, freed, runs);
+	}
 	return i;
 }
 
@@ -291,62 +298,41 @@ void zap_batch_free(struct encoded_page **pages, unsigned int nr)
 	}
 }
 
-static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+static int zap_batch_start(const char **reason)
 {
-	return sysfs_emit(buf, "%d\n", static_key_enabled(&zap_batch_key));
+	static_branch_enable(&zap_batch_key);
+	return 0;
 }
 
-/* Static keys do not like to be turned by two at a time. */
-static DEFINE_MUTEX(zap_batch_mutex);
-
-static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
-			     size_t count)
+static void zap_batch_stop(void)
 {
-	bool on = sysfs_streq(buf, "1");
-
-	if (!on && !sysfs_streq(buf, "0"))
-		return -EINVAL;
-	mutex_lock(&zap_batch_mutex);
-	if (on)
-		static_branch_enable(&zap_batch_key);
-	else
-		static_branch_disable(&zap_batch_key);
-	mutex_unlock(&zap_batch_mutex);
-	return count;
+	static_branch_disable(&zap_batch_key);
 }
 
-static struct kobj_attribute enabled_attr = __ATTR_RW(enabled);
-
-static struct attribute *zap_batch_attrs[] = {
-	&enabled_attr.attr,
-	NULL
+static struct tier_part zap_batch_part = {
+	.name	= "zap",
+	.wish	= true,
+	.start	= zap_batch_start,
+	.stop	= zap_batch_stop,
 };
 
-static const struct attribute_group zap_batch_attr_group = {
-	.name	= "zap_batch",
-	.attrs	= zap_batch_attrs,
+static const char * const zap_batch_names[] = { "tier_zap_pages ", "tier_zap_runs " };
+
+static struct tier_counters zap_batch_counters = {
+	.names	= zap_batch_names,
+	.nr	= NR_ZAP_COUNTS,
+	.counts	= zap_counts,
 };
-
-#ifdef CONFIG_ZAP_BATCH_DEBUG
-static void zap_batch_debug_init(void)
-{
-	struct dentry *dir = debugfs_create_dir("zap_batch", NULL);
-
-	debugfs_create_bool("fault_stat", 0600, dir, &zap_lose[ZAP_STAT]);
-	debugfs_create_bool("fault_lru", 0600, dir, &zap_lose[ZAP_LRU]);
-	debugfs_create_bool("fault_charge", 0600, dir, &zap_lose[ZAP_CHARGE]);
-	debugfs_create_bool("fault_free", 0600, dir, &zap_lose[ZAP_FREE]);
-}
-#else
-static void zap_batch_debug_init(void)
-{
-}
-#endif
 
 static int __init zap_batch_init(void)
 {
-	zap_batch_debug_init();
-	return sysfs_create_group(mm_kobj, &zap_batch_attr_group);
+#ifdef CONFIG_ZAP_BATCH_DEBUG
+	static const char * const names[NR_ZAP_GATHERERS] = { "stat", "lru", "charge", "free" };
+
+	tier_faults_add("zap", names, zap_lose, NR_ZAP_GATHERERS);
+#endif
+	tier_counters_add(&zap_batch_counters);
+	return tier_part_add(&zap_batch_part);
 }
 late_initcall(zap_batch_init);
 

@@ -81,8 +81,7 @@ struct mmu_age_ops {
 	void (*flush)(struct mmu_notifier *subscription);
 };
 
-void mmu_age_register(const struct mmu_age_ops *ops, bool on);
-void mmu_age_switch(const struct mmu_age_ops *ops, bool on);
+void mmu_age_register(const struct mmu_age_ops *ops);
 void mmu_age_unregister(const struct mmu_age_ops *ops);
 bool __mmu_age_secondary(struct mm_struct *mm);
 void __mmu_age_ask(struct mmu_age *age, struct mm_struct *mm);

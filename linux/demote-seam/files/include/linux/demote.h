@@ -43,6 +43,19 @@ static inline bool memcg_allows_node(struct mem_cgroup *memcg, int nid)
 }
 #endif
 
+extern bool demotion_wished;
+
+/**
+ * demotion_enabled - does reclaim demote?
+ *
+ * Context: any; a snapshot.
+ */
+static inline bool demotion_enabled(void)
+{
+	return numa_demotion_enabled ||
+	       (IS_ENABLED(CONFIG_TIER_PARTS) && READ_ONCE(demotion_wished));
+}
+
 /**
  * memcg_demotion_target - where to demote memory of a control group
  * @memcg:   kept by the caller; NULL for none

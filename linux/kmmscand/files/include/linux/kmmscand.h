@@ -14,7 +14,6 @@
 
 struct file;
 struct folio;
-struct seq_file;
 
 #ifdef CONFIG_KMMSCAND
 DECLARE_STATIC_KEY_FALSE(kmmscand_cache_key);
@@ -23,7 +22,6 @@ extern unsigned long kmmscand_cache_until;
 
 void __kmmscand_file_read(struct file *file, struct folio **folios, unsigned int nr, loff_t pos,
 			  loff_t prev);
-void kmmscand_vmstat_show(struct seq_file *m);
 
 /**
  * kmmscand_looks_at_cache - may it matter what page cache is read?
@@ -69,10 +67,6 @@ static inline bool kmmscand_folio_is_slow(struct folio *folio)
 
 static inline void __kmmscand_file_read(struct file *file, struct folio **folios,
 					unsigned int nr, loff_t pos, loff_t prev)
-{
-}
-
-static inline void kmmscand_vmstat_show(struct seq_file *m)
 {
 }
 #endif /* CONFIG_KMMSCAND */

@@ -13,8 +13,6 @@
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 
-struct seq_file;
-
 /* Rules that keep MIGRC safe or bounded; a debug kernel can leave each of them out (debug.c). */
 enum migrc_rule {
 	MIGRC_WP,		/* flush before wp_page_reuse() makes a PTE writable */
@@ -82,7 +80,6 @@ void __migrc_flush_mm(struct mm_struct *mm, enum migrc_rule rule);
 bool __migrc_swap_writable(struct mm_struct *mm);
 bool __migrc_drain(enum migrc_rule rule);
 bool __migrc_fork_begin(struct mm_struct *mm);
-void __migrc_vmstat_show(struct seq_file *m);
 
 /* A batch, all zero, begins.  @may_wait: its sources need not be free at once */
 static inline void migrc_begin(struct migrc_batch *batch, enum migrate_reason reason,
@@ -164,12 +161,6 @@ static inline void migrc_fork_end(struct mm_struct *mm, bool begun)
 {
 	if (begun)
 		dec_tlb_flush_pending(mm);
-}
-
-static inline void migrc_vmstat_show(struct seq_file *m)
-{
-	if (IS_ENABLED(CONFIG_MIGRC))
-		__migrc_vmstat_show(m);
 }
 
 #endif /* _LINUX_MIGRC_H */

@@ -3,8 +3,8 @@
  * MIGRC: tests break its rules here, and see what became of a source.
  *
  * A test of something that must never happen proves little until it has been seen to fail.  So
- * each rule has a switch in /sys/kernel/debug/migrc/, fault_*, that leaves it out, and a count,
- * met_*, of how often it applied.  Unlike the switches of mm/tier/ these do damage: other
+ * each rule has a fault defer_* (mm/tier_parts/faults.c) that leaves it out, and a count in
+ * /sys/kernel/debug/tier/defer/, met_*, of how often it applied.  These faults do damage: other
  * processes' data may be read or lost.  Never set one on a machine that matters.
  *
  * The check: the contents of a source do not change while it waits; then it is overwritten, so
@@ -16,6 +16,7 @@
 #include <linux/jhash.h>
 #include <linux/mm.h>
 #include <linux/ratelimit.h>
+#include <linux/tier_parts.h>
 
 #include "migrc.h"
 
@@ -120,13 +121,12 @@ DEFINE_DEBUGFS_ATTRIBUTE(migrc_drain_fops, NULL, migrc_drain_set, "%llu\n");
 
 static int __init migrc_debug_init(void)
 {
-	struct dentry *dir = debugfs_create_dir("migrc", NULL);
+	struct dentry *dir = tier_debug_dir("defer");
 	char name[24];
 	int i;
 
+	tier_faults_add("defer", migrc_rule_names, migrc_faults, NR_MIGRC_RULES);
 	for (i = 0; i < NR_MIGRC_RULES; i++) {
-		snprintf(name, sizeof(name), "fault_%s", migrc_rule_names[i]);
-		debugfs_create_bool(name, 0600, dir, &migrc_faults[i]);
 		snprintf(name, sizeof(name), "met_%s", migrc_rule_names[i]);
 		debugfs_create_atomic_t(name, 0400, dir, &migrc_met[i]);
 	}

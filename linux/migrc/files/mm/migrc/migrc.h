@@ -38,7 +38,7 @@ bool migrc_publish(struct mm_struct *mm, int nid, unsigned long address);
 void migrc_queue(struct list_head *sources);
 void migrc_flush_all(void);
 bool migrc_flush_owed(void);
-unsigned int migrc_nr_pending(void);
+unsigned long migrc_nr_pending(void);
 
 /* marks.c */
 u64 migrc_mark_set(struct mm_struct *mm);

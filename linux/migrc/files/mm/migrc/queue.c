@@ -44,6 +44,9 @@
 #include "../internal.h"
 #include "migrc.h"
 
+#define CREATE_TRACE_POINTS
+#include <trace/events/tier_defer.h>
+
 DEFINE_SPINLOCK(migrc_lock);
 u64 migrc_seq;
 u64 migrc_done;
@@ -221,15 +224,18 @@ bool __migrc_drain(enum migrc_rule rule)
  */
 void migrc_queue(struct list_head *sources)
 {
+	unsigned long pages = 0;
 	struct folio *src;
 	bool full = false;
 
 	list_for_each_entry(src, sources, lru) {
 		migrc_check_queued(src);
 		migrc_count(folio_nid(src), folio_nr_pages(src));
-		count_migrc(deferred, folio_nr_pages(src));
+		pages += folio_nr_pages(src);
 		full |= migrc_full(folio_nid(src));
 	}
+	count_migrc(deferred, pages);
+	trace_tier_defer(pages, migrc_nr_pending());
 	if (!migrc_obeyed(MIGRC_RELEASE))
 		migrc_free(sources);
 	spin_lock(&migrc_lock);
@@ -256,7 +262,7 @@ void migrc_queue(struct list_head *sources)
  * Context: any.
  * Return: number of pages.
  */
-unsigned int migrc_nr_pending(void)
+unsigned long migrc_nr_pending(void)
 {
 	return atomic_read(&migrc_nr_all);
 }

@@ -18,7 +18,6 @@ struct folio;
 struct mem_cgroup;
 struct mm_struct;
 struct page;
-struct seq_file;
 
 /**
  * struct tier_range - page frames that should move to a faster node
@@ -117,7 +116,6 @@ void tier_count_demoted(unsigned long nr);
 void tier_count_cpus_flush(enum tier_flush cause, const struct cpumask *cpus);
 void tier_count_batch_flush(enum tier_flush cause);
 void tier_count_migrate_flush(enum migrate_reason reason);
-void tier_vmstat_show(struct seq_file *m);
 #else
 static inline void tier_count_cpus_flush(enum tier_flush cause, const struct cpumask *cpus)
 {
@@ -128,10 +126,6 @@ static inline void tier_count_batch_flush(enum tier_flush cause)
 }
 
 static inline void tier_count_migrate_flush(enum migrate_reason reason)
-{
-}
-
-static inline void tier_vmstat_show(struct seq_file *m)
 {
 }
 #endif

@@ -68,6 +68,8 @@
 #include "fault.h"
 #include "flight.h"
 
+#include <trace/events/tier.h>
+
 /* Threads of an address space that are asked for their policy; with more it is left alone */
 #define TIER_ALLOW_THREADS	1024
 /* How often a lock is tried */
@@ -297,6 +299,7 @@ static bool tier_refuse(struct tier_question *q, struct folio *folio)
 	if (q->asked != TIER_REFUSES) {
 		q->flight->refused += folio_nr_pages(folio);
 		count_tier_events(TIER_PROMOTE_FAIL_POLICY, folio_nr_pages(folio));
+		trace_tier_promote_skip(folio_pfn(folio), q->flight->nid, TIER_PROMOTE_FAIL_POLICY);
 	}
 	q->asked = TIER_REFUSES;
 	return false;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Faults: rules of mm/tier/ that a debug kernel can break on purpose; see fault.c.
+ * Faults: rules of mm/tier/ that a debug kernel can break on purpose; see mm/tier_parts/faults.c.
  */
 #ifndef _MM_TIER_FAULT_H
 #define _MM_TIER_FAULT_H
 
 #include <linux/compiler.h>
 #include <linux/types.h>
-
-struct dentry;
 
 /**
  * enum tier_fault - rules that can be broken
@@ -38,9 +36,6 @@ enum tier_fault {
 #ifdef CONFIG_TIER_DEBUG
 extern bool tier_faults[NR_TIER_FAULTS];
 #define tier_fault(name)	READ_ONCE(tier_faults[TIER_FAULT_##name])
-
-struct dentry *tier_debug_dir(void);
-void tier_create_faults(void);
 #else
 #define tier_fault(name)	((void)TIER_FAULT_##name, false)
 #endif

@@ -53,6 +53,7 @@
 #include <linux/page_idle.h>
 #include <linux/swap.h>
 #include <linux/tier.h>
+#include <linux/tier_parts.h>
 #include <linux/tier_policy.h>
 #include <linux/uaccess.h>
 #include <linux/vmstat.h>
@@ -430,12 +431,14 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 	 */
 	if (nid == batch->nomem_nid && order >= batch->nomem_order) {
 		stats->nomem += nr;
+		trace_tier_promote_skip(folio_pfn(folio), nid, TIER_PROMOTE_FAIL_NOMEM);
 		goto out;
 	}
 
 	/* What is on the list is not allocated yet, but will be. */
 	if (!tier_target_has_room(nid, batch->nr_pages + nr)) {
 		stats->watermark += nr;
+		trace_tier_promote_skip(folio_pfn(folio), nid, TIER_PROMOTE_FAIL_WATERMARK);
 		room = false;
 		goto out;
 	}
@@ -445,6 +448,7 @@ static bool tier_add_folio(struct tier_batch *batch, struct folio *folio, int ni
 	tier_flight_takes(batch->flight, folio);
 	if (!folio_isolate_lru(folio)) {
 		stats->isolate += nr;
+		trace_tier_promote_skip(folio_pfn(folio), nid, TIER_PROMOTE_FAIL_ISOLATE);
 		goto out;
 	}
 	/* Undone by migrate_pages() or putback_movable_pages() */
@@ -504,6 +508,7 @@ static bool tier_add_range(struct tier_batch *batch, struct tier_range *range,
 			folio_put(folio);
 		}
 		stats->skipped += nr;
+		trace_tier_promote_skip(pfn, range->nid, TIER_PROMOTE_SKIPPED);
 next:
 		pfn += nr;
 		left -= nr;
@@ -780,9 +785,8 @@ static const struct file_operations tier_debug_demote_fops = {
 
 static int __init tier_debug_init(void)
 {
-	debugfs_create_file("promote", 0200, tier_debug_dir(), NULL, &tier_debug_promote_fops);
-	debugfs_create_file("demote", 0200, tier_debug_dir(), NULL, &tier_debug_demote_fops);
-	tier_create_faults();
+	debugfs_create_file("promote", 0200, tier_debug_dir(NULL), NULL, &tier_debug_promote_fops);
+	debugfs_create_file("demote", 0200, tier_debug_dir(NULL), NULL, &tier_debug_demote_fops);
 	return 0;
 }
 late_initcall(tier_debug_init);

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Rows of /proc/vmstat for memory tiers.
- *
- * The counters are per CPU and only ever grow, as vm events do.
- */
+/* Rows of /proc/vmstat for promotion: see mm/tier_parts/counters.c. */
 
 #include <linux/cpumask.h>
+#include <linux/init.h>
 #include <linux/mm_types.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
-#include <linux/seq_file.h>
 #include <linux/smp.h>
 #include <linux/tier.h>
+#include <linux/tier_parts.h>
 
 #include "events.h"
 
@@ -19,14 +16,14 @@ DEFINE_PER_CPU(struct tier_events, tier_events);
 
 static const char * const tier_event_names[NR_TIER_EVENTS] = {
 	[TIER_PROMOTE_SUCCESS]		= "tier_promote_success ",
-	[TIER_PROMOTE_SKIPPED]		= "tier_promote_skipped ",
+	[TIER_PROMOTE_SKIPPED]		= "tier_promote_skip ",
 	[TIER_PROMOTE_FAIL_ISOLATE]	= "tier_promote_fail_isolate ",
 	[TIER_PROMOTE_FAIL_BUSY]	= "tier_promote_fail_busy ",
 	[TIER_PROMOTE_FAIL_POLICY]	= "tier_promote_fail_policy ",
 	[TIER_PROMOTE_FAIL_NOMEM]	= "tier_promote_fail_nomem ",
 	[TIER_PROMOTE_FAIL_WATERMARK]	= "tier_promote_fail_watermark ",
 	[TIER_PROMOTE_AGAIN]		= "tier_promote_again ",
-	[TIER_POLICY_WAIT]		= "tier_policy_wait ",
+	[TIER_POLICY_WAIT]		= "tier_promote_policy_wait ",
 	[TIER_DEMOTE_SUCCESS]		= "tier_demote_success ",
 	[TIER_FLUSH + TIER_FLUSH_SCAN]		= "tier_flush_scan ",
 	[TIER_FLUSH + TIER_FLUSH_PROMOTION]	= "tier_flush_promotion ",
@@ -91,25 +88,15 @@ void tier_count_demoted(unsigned long nr)
 	count_tier_events(TIER_DEMOTE_SUCCESS, nr);
 }
 
-/**
- * tier_vmstat_show - print the rows of the memory tiers
- * @m: /proc/vmstat
- *
- * The sum is a snapshot: other CPUs go on counting.  CPUs that have gone
- * offline keep their share.
- *
- * Context: any.
- */
-void tier_vmstat_show(struct seq_file *m)
+static struct tier_counters tier_event_counters = {
+	.names	= tier_event_names,
+	.nr	= NR_TIER_EVENTS,
+	.counts	= tier_events.event,
+};
+
+static int __init tier_vmstat_init(void)
 {
-	int item, cpu;
-
-	for (item = 0; item < NR_TIER_EVENTS; item++) {
-		unsigned long sum = 0;
-
-		for_each_possible_cpu(cpu)
-			sum += READ_ONCE(per_cpu(tier_events, cpu).event[item]);
-		seq_put_decimal_ull(m, tier_event_names[item], sum);
-		seq_putc(m, '\n');
-	}
+	tier_counters_add(&tier_event_counters);
+	return 0;
 }
+late_initcall(tier_vmstat_init);

@@ -5,7 +5,7 @@
  * No Accessed bit tells of a read(2): the kernel copies, through its own mapping.  The few
  * functions that copy ask kmmscand_looks_at_cache() (a static branch), and tell of folios on slow
  * nodes.  A read takes the place of the Accessed bit.  Looks last for CACHE_LOOK periods
- * (scan_period_ms), and so do the pauses between them, in which a read costs a look at the clock.
+ * (scan/period_ms), and so do the pauses between them, in which a read costs a look at the clock.
  * A folio that is read in two looks, one after the other, is a candidate, as a mapped page that
  * both looks of a visit find.
  *

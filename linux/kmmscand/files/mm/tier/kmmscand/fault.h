@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Faults: rules of kmmscand that a debug kernel can break on purpose; see mm/tier/fault.c.
+ * Faults: rules of kmmscand that a debug kernel can break on purpose; see mm/tier_parts/faults.c.
  */
 #ifndef _MM_TIER_KMMSCAND_FAULT_H
 #define _MM_TIER_KMMSCAND_FAULT_H
@@ -26,7 +26,7 @@
  * @KMMSCAND_FAULT_CACHE_MAPPED:	reads of mapped page cache count
  * @KMMSCAND_FAULT_VOTE:		threads are not asked where they run
  * @KMMSCAND_FAULT_CPU:			threads do not sleep for the CPU time that they use
- * @KMMSCAND_FAULT_RATE:		promote_rate_mbps is ignored
+ * @KMMSCAND_FAULT_RATE:		promote/rate_mbps is ignored
  * @KMMSCAND_FAULT_IDLE:		pages make room that were idle for a moment only
  * @KMMSCAND_FAULT_AGAIN:		groups exchange as much, whatever comes back
  */

@@ -5,7 +5,11 @@
 #ifndef _MM_TIER_KMMSCAND_H
 #define _MM_TIER_KMMSCAND_H
 
+#include <linux/compiler.h>
 #include <linux/nodemask.h>
+#include <linux/types.h>
+
+#include <asm/page.h>
 
 /**
  * struct kmmscand_nodes - nodes with memory, by tier
@@ -22,7 +26,7 @@ struct kmmscand_nodes {
 };
 
 /**
- * struct kmmscand_tunables - files in /sys/kernel/mm/kmmscand/
+ * struct kmmscand_tunables - files in /sys/kernel/mm/tier/scan/ and promote/
  * @scan_period_ms:       from one visit of an address space to the next one
  * @scan_cpu_permille:    share of all CPUs, for visits
  * @promote_rate_mbps:    limit for each slow node
@@ -36,5 +40,14 @@ struct kmmscand_tunables {
 };
 
 extern struct kmmscand_tunables kmmscand_tunables;
+extern bool kmmscand_promotes;	/* else candidates are only counted */
+
+/* In base pages a second */
+static inline unsigned long kmmscand_rate(void)
+{
+	unsigned long mbps = READ_ONCE(kmmscand_tunables.promote_rate_mbps);
+
+	return READ_ONCE(kmmscand_promotes) ? mbps << (20 - PAGE_SHIFT) : 0;
+}
 
 #endif /* _MM_TIER_KMMSCAND_H */

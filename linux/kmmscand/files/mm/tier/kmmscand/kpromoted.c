@@ -4,7 +4,7 @@
  *
  * A promoter takes candidates from the ring of its slow node as workers push them, and hands them
  * to tier_promote() in batches for the same fast node.  In each period (period.c) the promoters of
- * a node move what the administrator's limits allow: promote_rate_mbps, which NUMA balancing's
+ * a node move what the administrator's limits allow: promote/rate_mbps, which NUMA balancing's
  * tiering mode shares on the fast node, and promote_cpu_permille.  Promotion never reclaims to
  * disk.
  *
@@ -23,6 +23,7 @@
 
 #include <linux/freezer.h>
 #include <linux/kthread.h>
+#include <linux/demote.h>
 #include <linux/memory-tiers.h>
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
@@ -79,7 +80,7 @@ enum kpromoted_result {
 static unsigned long kpromoted_tokens(struct period *p)
 {
 	/* Per second */
-	long limit = (long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) << (20 - PAGE_SHIFT);
+	long limit = kmmscand_rate();
 	unsigned long now = jiffies, earned;
 
 	/* What was not used is kept for one second. */
@@ -99,7 +100,7 @@ static unsigned long kpromoted_tokens(struct period *p)
 static long kpromoted_shared_rate(int nid)
 {
 #ifdef CONFIG_NUMA_BALANCING
-	long limit = (long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) << (20 - PAGE_SHIFT);
+	long limit = kmmscand_rate();
 	struct pglist_data *pgdat = NODE_DATA(nid);
 	unsigned int now = jiffies_to_msecs(jiffies);
 	unsigned int start = READ_ONCE(pgdat->nbp_rl_start);
@@ -136,8 +137,8 @@ static void kpromoted_look(struct kpromoted *k)
 		struct kpromoted_room *room = &k->room[nid];
 
 		room->left = period_room(nid);
-		room->free = numa_demotion_enabled ? room->left - victim_made(nid) : room->left;
-		if (numa_demotion_enabled && !period_roomy(nid))
+		room->free = demotion_enabled() ? room->left - victim_made(nid) : room->left;
+		if (demotion_enabled() && !period_roomy(nid))
 			room->left += victim_known(nid);
 		room->left = min(room->left, kpromoted_shared_rate(nid));
 		room->exchanged = 0;
@@ -261,7 +262,7 @@ static void kpromoted_move(struct kpromoted *k, int target, unsigned int nr)
 		pages += k->list[i].nr;
 	room = period_room(target) >= pages;
 	/* Victims go in full lists, and soon, also for the candidates that come next. */
-	if (!room && numa_demotion_enabled) {
+	if (!room && demotion_enabled()) {
 		start = task_sched_runtime(current);
 		demoted = victim_take(target, max(pages + kpromoted_next(k, target),
 						  PERIOD_BATCH));

@@ -49,6 +49,7 @@
 #include <linux/sched/sysctl.h>
 #include <linux/slab.h>
 #include <linux/tier.h>
+#include <linux/tier_parts.h>
 #include <linux/workqueue.h>
 
 #include "cache.h"
@@ -66,10 +67,12 @@
 #include "worker.h"
 
 #define CREATE_TRACE_POINTS
-#include <trace/events/kmmscand.h>
+#include <trace/events/tier_scan.h>
 
 /* What has changed is looked for so often, and address spaces that have exited are dropped */
 #define KMMSCAND_CHECK	(2 * HZ)
+
+bool kmmscand_promotes;
 
 struct kmmscand_tunables kmmscand_tunables = {
 	.scan_period_ms		= 500,
@@ -110,8 +113,8 @@ static bool kmmscand_get_nodes(struct kmmscand_nodes *nodes)
 	return !nodes_empty(nodes->slow) && !nodes_empty(nodes->top);
 }
 
-/* Undoes as much of kmmscand_start() as has been done. */
-static void kmmscand_stop(void)
+/* Undoes as much of kmmscand_begin() as has been done. */
+static void kmmscand_end(void)
 {
 	int nid;
 
@@ -196,7 +199,7 @@ static void kmmscand_warn_numa_balancing(void)
 #endif
 }
 
-static int kmmscand_start(void)
+static int kmmscand_begin(const char **reason)
 {
 	int err;
 
@@ -207,7 +210,7 @@ static int kmmscand_start(void)
 
 	/* Where software sets the bit, each one that is cleared costs a fault. */
 	if (!arch_has_hw_pte_young()) {
-		pr_warn("the processor does not set Accessed bits by itself, scanning would cost page faults\n");
+		*reason = "the processor does not set Accessed bits, so scanning would cost faults";
 		return -EOPNOTSUPP;
 	}
 
@@ -216,18 +219,16 @@ static int kmmscand_start(void)
 		return -ENOMEM;
 
 	if (!kmmscand_get_nodes(&kmmscand->nodes)) {
-		pr_warn("no slow memory node, nothing to promote: check /sys/devices/virtual/memory_tiering/, and that firmware (HMAT) or a driver (kmem) tells how fast the nodes are\n");
+		*reason = "no slow memory node: see node*/distance and node*/source";
 		err = -ENODEV;
 		goto free;
 	}
 	err = tier_promoter_get();
-	if (err) {
-		pr_warn("no memory for the bits of demoted frames: not enabled\n");
+	if (err)
 		goto free;
-	}
 	err = kmmscand_start_threads();
 	if (err) {
-		kmmscand_stop();
+		kmmscand_end();
 		return err;
 	}
 	kmmscand_warn_numa_balancing();
@@ -244,6 +245,7 @@ free:
 static void kmmscand_check(struct work_struct *work)
 {
 	struct kmmscand_nodes nodes;
+	const char *reason;
 
 	mutex_lock(&kmmscand_mutex);
 	if (!kmmscand)
@@ -251,9 +253,10 @@ static void kmmscand_check(struct work_struct *work)
 	spaces_clean(false);
 	kmmscand_get_nodes(&nodes);
 	if (memcmp(&nodes, &kmmscand->nodes, sizeof(nodes))) {
-		kmmscand_stop();
-		if (kmmscand_start())
-			pr_warn("the memory tiers have changed: disabled\n");
+		kmmscand_end();
+		/* If this fails, the part "scan" does not run any more, and waits. */
+		if (kmmscand_begin(&reason))
+			tier_parts_changed();
 	}
 	if (kmmscand)
 		queue_delayed_work(kmmscand_wq, &kmmscand_check_work, KMMSCAND_CHECK);
@@ -264,32 +267,45 @@ unlock:
 /**
  * kmmscand_enabled - do the threads run?
  *
- * Context: any; a snapshot.
+ * Context: may sleep: waits while the threads start again after a change of the memory tiers.
  */
 bool kmmscand_enabled(void)
 {
-	return READ_ONCE(kmmscand);
+	bool enabled;
+
+	mutex_lock(&kmmscand_mutex);
+	enabled = kmmscand;
+	mutex_unlock(&kmmscand_mutex);
+	return enabled;
 }
 
 /**
- * kmmscand_enable - start or stop the threads
- * @enable: start them
+ * kmmscand_start - start the threads
+ * @reason: why they cannot start
  *
- * Context: may sleep; waits for the end of a slice and of a batch.
- * Return: 0; -ENODEV without a slow node, -EOPNOTSUPP, -ENOMEM, or -ERESTARTSYS.
+ * Context: may sleep.
+ * Return: 0; -ENODEV without a slow node, -EOPNOTSUPP, or -ENOMEM.
  */
-int kmmscand_enable(bool enable)
+int kmmscand_start(const char **reason)
 {
-	int err = 0;
+	int err;
 
-	if (mutex_lock_interruptible(&kmmscand_mutex))
-		return -ERESTARTSYS;
-	if (enable)
-		err = kmmscand_start();
-	else
-		kmmscand_stop();
+	mutex_lock(&kmmscand_mutex);
+	err = kmmscand_begin(reason);
 	mutex_unlock(&kmmscand_mutex);
 	return err;
+}
+
+/**
+ * kmmscand_stop - stop the threads
+ *
+ * Context: may sleep; waits for the end of a slice and of a batch.
+ */
+void kmmscand_stop(void)
+{
+	mutex_lock(&kmmscand_mutex);
+	kmmscand_end();
+	mutex_unlock(&kmmscand_mutex);
 }
 
 /* Workers whose node has got a CPU go back. */

@@ -8,6 +8,7 @@
 #include <linux/types.h>
 
 bool kmmscand_enabled(void);
-int kmmscand_enable(bool enable);
+int kmmscand_start(const char **reason);
+void kmmscand_stop(void);
 
 #endif /* _MM_TIER_KMMSCAND_MAIN_H */

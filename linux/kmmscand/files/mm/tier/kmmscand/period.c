@@ -2,7 +2,7 @@
 /*
  * Periods of the slow nodes.
  *
- * In each period (scan_period_ms) the promoters of a slow node move what the administrator's limits
+ * In each period (scan/period_ms) the promoters of a slow node move what the administrator's limits
  * allow.  At the end of the period one of them decides (policy.c): how long the windows of visits
  * are, how much each memory control group may exchange, and whether to look for victims (victim.c).
  *
@@ -20,6 +20,7 @@
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/demote.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
@@ -37,7 +38,7 @@
 #include "ring.h"
 #include "victim.h"
 
-#include <trace/events/kmmscand.h>
+#include <trace/events/tier_scan.h>
 
 /* Of a fast node, one page in so many is left free for allocations, above the high watermark */
 #define PERIOD_RESERVE		256
@@ -220,7 +221,7 @@ bool period_stuck(const struct period *p)
 {
 	int nid;
 
-	if (!numa_demotion_enabled || kmmscand_fault(IDLE))
+	if (!demotion_enabled() || kmmscand_fault(IDLE))
 		return false;
 	for_each_node_mask(nid, p->nodes->top) {
 		if (period_roomy(nid) || victim_known(nid) ||
@@ -279,8 +280,7 @@ static unsigned long period_new_quota(struct period *p, unsigned int period_ms, 
 	ns = min_t(u64, div_u64(ns, nodes), (u64)period_ms * NSEC_PER_MSEC *
 		   kmmscand_share_threads(&kmmscand_promote_share, nodes));
 	cpu = div64_u64(ns, p->page_ns + (full ? p->demote_ns : 0));
-	rate = mult_frac((unsigned long)READ_ONCE(kmmscand_tunables.promote_rate_mbps) <<
-			 (20 - PAGE_SHIFT), period_ms, MSEC_PER_SEC);
+	rate = mult_frac(kmmscand_rate(), period_ms, MSEC_PER_SEC);
 	if (kmmscand_fault(RATE))
 		rate = U32_MAX;
 	if (kmmscand_fault(CPU))
@@ -393,7 +393,7 @@ static void period_decide(struct period *p, struct policy_period *period)
 
 	for_each_node_mask(nid, p->nodes->top) {
 		period->full &= !period_roomy(nid);
-		period->pending |= numa_demotion_enabled && victim_pending(nid);
+		period->pending |= demotion_enabled() && victim_pending(nid);
 		room += period_room(nid);
 		known += victim_expected(nid);
 	}
@@ -411,8 +411,8 @@ static void period_decide(struct period *p, struct policy_period *period)
 	if ((anew && policy_node_begin(&p->policy, ktime_to_ms(ktime_get()))) ||
 	    policy_update_window(&p->policy, period))
 		period_learned(p);
-	trace_kpromoted_period(p->nid, period->pushed, period->quota, p->moved, room, known,
-			       p->policy.window_us);
+	trace_tier_promote_round(p->nid, period->pushed, period->quota, p->moved, room, known,
+				 p->policy.window_us);
 }
 
 /**
@@ -436,7 +436,7 @@ void period_end(struct period *p)
 	victim_period();
 	tier_demoted_age(p->nid);
 	period_learn_groups(p);
-	if (numa_demotion_enabled)
+	if (demotion_enabled())
 		period_seek(p, period.quota);
 	period_learn_visits(p, &period);
 

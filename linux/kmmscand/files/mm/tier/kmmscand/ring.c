@@ -45,6 +45,7 @@ struct ring {
 };
 
 static struct ring *rings[MAX_NUMNODES];
+static unsigned long ring_hot_pages[MAX_NUMNODES];	/* of the last period */
 
 /**
  * ring_start - prepare the ring of a slow node
@@ -73,6 +74,7 @@ void ring_stop(int nid)
 {
 	kvfree(rings[nid]);
 	rings[nid] = NULL;
+	WRITE_ONCE(ring_hot_pages[nid], 0);
 }
 
 /* The oldest entry leaves. */
@@ -235,7 +237,8 @@ unsigned long ring_waiting(int nid, unsigned int group)
 unsigned long ring_counts(int nid, unsigned long *gone, unsigned long *waiting)
 {
 	struct ring *ring = rings[nid];
-	unsigned long pushed;
+	unsigned long pushed, hot = 0;
+	unsigned int group;
 
 	spin_lock(&ring->lock);
 	ring_expire(ring);
@@ -243,7 +246,22 @@ unsigned long ring_counts(int nid, unsigned long *gone, unsigned long *waiting)
 	memcpy(waiting, ring->waiting, sizeof(ring->waiting));
 	pushed = ring->pushed;
 	spin_unlock(&ring->lock);
+	for (group = 0; group < TIER_GROUPS; group++)
+		hot += waiting[group];
+	WRITE_ONCE(ring_hot_pages[nid], hot);
 	return pushed;
+}
+
+/**
+ * ring_hot - how many pages of a node were found hot and wait?
+ * @nid: node
+ *
+ * Context: any.
+ * Return: base pages that waited when the last period ended; 0 without a ring.
+ */
+unsigned long ring_hot(int nid)
+{
+	return READ_ONCE(ring_hot_pages[nid]);
 }
 
 /**

@@ -40,6 +40,7 @@ bool ring_empty(int nid);
 unsigned int ring_queued(int nid);
 unsigned long ring_waiting(int nid, unsigned int group);
 unsigned long ring_counts(int nid, unsigned long *gone, unsigned long *waiting);
+unsigned long ring_hot(int nid);
 void ring_wake(int nid);
 wait_queue_head_t *ring_wait(int nid);
 

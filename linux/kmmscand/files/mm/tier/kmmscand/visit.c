@@ -35,6 +35,7 @@
 #include <linux/delay.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mmu_age.h>
 #include <linux/tier.h>
@@ -53,7 +54,7 @@
 #include "visit.h"
 #include "walk.h"
 
-#include <trace/events/kmmscand.h>
+#include <trace/events/tier_scan.h>
 
 /* Regions of a visit at most */
 #define VISIT_REGIONS		4096UL
@@ -334,6 +335,29 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	count_kmmscand_events(KMMSCAND_MM_SCANNED, 1);
 }
 
+static void visit_trace(const struct visit *visit, const struct piece *piece, bool change, u64 cost)
+{
+	struct mm_struct *mm = piece->space->mm;
+	u64 cgroup = 0;
+	pid_t pid = 0;
+#ifdef CONFIG_MEMCG
+	struct task_struct *owner;
+	struct mem_cgroup *memcg;
+
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	if (owner) {
+		pid = task_tgid_nr(owner);
+		memcg = mem_cgroup_from_task(owner);
+		cgroup = memcg ? cgroup_id(memcg->css.cgroup) : 0;
+	}
+	rcu_read_unlock();
+#endif
+	trace_tier_scan_pass(pid, cgroup, change, visit->window_us, piece->end - piece->begin,
+			     piece->first[0] + piece->first[1], piece->last[0] + piece->last[1],
+			     piece->pushed, cost, piece->space->turn);
+}
+
 static void visit_learn(struct visit *visit, struct piece *piece)
 {
 	struct space *space = piece->space;
@@ -346,9 +370,8 @@ static void visit_learn(struct visit *visit, struct piece *piece)
 		jump = visit_learn_change(visit, piece);
 	else
 		visit_learn_full(visit, piece, cost);
-	trace_kmmscand_visit(space->mm, change, visit->window_us, piece->end - piece->begin,
-			     piece->first[0] + piece->first[1], piece->last[0] + piece->last[1],
-			     piece->pushed, cost, space->turn);
+	if (trace_tier_scan_pass_enabled())
+		visit_trace(visit, piece, change, cost);
 	/* The parts of a turn count as one visit. */
 	space_give(space, visit_due(visit, piece, jump), !change && !piece->done);
 }

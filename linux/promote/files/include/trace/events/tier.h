@@ -39,6 +39,40 @@ TRACE_EVENT(tier_promote_batch,
 		      __entry->moved, __entry->busy, __entry->nomem)
 );
 
+TRACE_DEFINE_ENUM(TIER_PROMOTE_SKIPPED);
+TRACE_DEFINE_ENUM(TIER_PROMOTE_FAIL_ISOLATE);
+TRACE_DEFINE_ENUM(TIER_PROMOTE_FAIL_POLICY);
+TRACE_DEFINE_ENUM(TIER_PROMOTE_FAIL_NOMEM);
+TRACE_DEFINE_ENUM(TIER_PROMOTE_FAIL_WATERMARK);
+
+/**
+ * tier_promote_skip - a folio was not put on a list, or not moved
+ * @pfn: of the folio
+ * @nid: target node
+ * @reason: changed: it is not to be promoted any more; isolate: off the LRU; policy: a mapping, an
+ *	    object or a cpuset does not allow the target; nomem: no free block of its order;
+ *	    watermark: the target is full
+ *
+ * tier_promote_batch has folios that migrate_pages() found busy.
+ */
+TRACE_EVENT(tier_promote_skip,
+	    TP_PROTO(unsigned long pfn, int nid, int reason),
+	    TP_ARGS(pfn, nid, reason),
+	    TP_STRUCT__entry(__field(unsigned long, pfn)
+			     __field(int, nid)
+			     __field(int, reason)),
+	    TP_fast_assign(__entry->pfn = pfn;
+			   __entry->nid = nid;
+			   __entry->reason = reason;),
+	    TP_printk("pfn=0x%lx nid=%d reason=%s", __entry->pfn, __entry->nid,
+		      __print_symbolic(__entry->reason,
+				       { TIER_PROMOTE_SKIPPED,		"changed" },
+				       { TIER_PROMOTE_FAIL_ISOLATE,	"isolate" },
+				       { TIER_PROMOTE_FAIL_POLICY,	"policy" },
+				       { TIER_PROMOTE_FAIL_NOMEM,	"nomem" },
+				       { TIER_PROMOTE_FAIL_WATERMARK,	"watermark" }))
+);
+
 #endif /* _TRACE_TIER_H */
 
 /* This part must be outside protection */

@@ -6,15 +6,15 @@
  * mapped.  Nothing is promoted while page_cache is 0.  Files that are written, truncated,
  * removed and unmounted meanwhile keep their contents.
  *
- * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
- * its rule:
+ * Each test must fail while the switch in /sys/kernel/debug/tier/faults/ is set that breaks its
+ * rule:
  *
- *   off		fault_cache_off
- *   stream		fault_cache_once
- *   parts		fault_cache_part
- *   mapped		fault_cache_mapped
- *   noreuse, reader_bound, reader_cpuset, tmpfs_bound	fault_policy
- *   opted_out	fault_opt_out
+ *   off		scan_cache_off
+ *   stream		scan_cache_once
+ *   parts		scan_cache_part
+ *   mapped		scan_cache_mapped
+ *   noreuse, reader_bound, reader_cpuset, tmpfs_bound	scan_policy
+ *   opted_out	scan_opt_out
  *
  * The disk is zram, with ext2.  Where pages of a file are can be asked only if they are
  * mapped, so that is done after kmmscand has been disabled.
@@ -45,7 +45,7 @@ static long promoted(void)
 
 static long read_touched(void)
 {
-	return event_count("kmmscand_read_touched");
+	return event_count("tier_scan_read");
 }
 
 /* Memory policy of this task: what it allocates comes from the node, or from any if < 0. */
@@ -288,7 +288,7 @@ static void test_splice(void)
 static void test_bad_input(void)
 {
 	static const char * const bad[] = { "2", "-1", "x", " ", "on", "y", "0x1", "1 1", "01" };
-	const char *path = KMMSCAND "page_cache";
+	const char *path = TIER_PARTS "scan/page_cache";
 	char before[32], after[32];
 	unsigned int i;
 	bool ok;
@@ -315,13 +315,13 @@ static void test_off(void)
 
 	if (fd < 0)
 		return;
-	ok = !set("page_cache", "0") && !enable(true);
+	ok = !set("scan/page_cache", "0") && !enable(true);
 	heat(fd, 0, MB, 4, 0);
 	ok &= read_touched() == before;
 	/* While it runs */
-	ok &= !set("page_cache", "1");
+	ok &= !set("scan/page_cache", "1");
 	heat(fd, 0, MB, 0.5, 0);
-	ok &= !set("page_cache", "0");
+	ok &= !set("scan/page_cache", "0");
 	usleep(100000);
 	before = read_touched();
 	heat(fd, 0, MB, 1, 0);
@@ -363,7 +363,7 @@ static void test_stream(void)
 	fd = make_file(path, len);
 	if (fd < 0)
 		return;
-	ok = !set("promote_rate_mbps", "64") && !enable(true);
+	ok = !set("promote/rate_mbps", "64") && !enable(true);
 	for (start = now(), done = 0; ok && done < len; done += i) {
 		due = (now() - start) / seconds * len;
 		/* By 128 KiB, and by 512 bytes */
@@ -712,21 +712,21 @@ static void test_race(void)
 	unsigned int i;
 	bool ok;
 
-	set("scan_period_ms", "100");
+	set("scan/period_ms", "100");
 	ok = !enable(true);
 	for (i = 0; i < ARRAY_SIZE(loads); i++)
 		pids[i] = start_load(loads[i]);
 	for (i = 0; i < 2 * RACE_S; i++) {
 		usleep(500000);
 		/* Switched under those who read */
-		ok &= !write_file(KMMSCAND "page_cache", i % 4 == 3 ? "0" : "1");
+		ok &= !write_file(TIER_PARTS "scan/page_cache", i % 4 == 3 ? "0" : "1");
 		if (i == RACE_S)
 			ok &= !enable(false) && !enable(true);
 	}
 	for (i = 0; i < ARRAY_SIZE(loads); i++)
 		ok &= stop_load(pids[i]);
 	ok &= !enable(false);
-	write_file(KMMSCAND "page_cache", "1");
+	write_file(TIER_PARTS "scan/page_cache", "1");
 	ksft_print_msg("%ld pages promoted\n", promoted() - before);
 	ok &= promoted() > before;
 	unlink(DIR_DISK "/write");
@@ -743,7 +743,7 @@ static void test_unmount(void)
 
 	if (fd < 0)
 		return;
-	set("scan_period_ms", "100");
+	set("scan/period_ms", "100");
 	ok = !enable(true);
 	for (i = 0; ok && i < 8; i++) {
 		/* Unmounted when the promoter is about to take it */
@@ -791,9 +791,9 @@ int main(int argc, char **argv)
 		ksft_exit_skip("no ext2 on " DISK "\n");
 	mkdir(DIR_TMPFS, 0700);
 	mount("none", DIR_TMPFS, "tmpfs", 0, NULL);
-	set("page_cache", "1");
+	set("scan/page_cache", "1");
 	/* Emulated machines are slow enough without waiting for rounds. */
-	set("scan_period_ms", "200");
+	set("scan/period_ms", "200");
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	umount(DIR_TMPFS);
 	rmdir(DIR_TMPFS);

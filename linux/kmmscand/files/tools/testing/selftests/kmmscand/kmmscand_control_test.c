@@ -3,12 +3,12 @@
  * Control of kmmscand by workload: prctl(PR_SET_TIER_SCAN), memory.tier.max, and what promotion
  * does to a group's accounts.
  *
- * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
- * its rule:
+ * Each test must fail while the switch in /sys/kernel/debug/tier/faults/ is set that breaks its
+ * rule:
  *
- *   opt_out, scale		fault_opt_out
+ *   opt_out, scale		scan_opt_out
  *   off, off_shared, offline,
- *   max, max_above		fault_max
+ *   max, max_above		scan_max
  *
  * That something stays proves nothing if nothing is promoted, so a twin that is as hot has
  * to arrive on the fast node.
@@ -321,7 +321,7 @@ static void test_inherit(void)
 /* Who has opted out stays, while its twin is promoted, until it changes its mind. */
 static void test_opt_out(void)
 {
-	long off = event_count("kmmscand_mm_off");
+	long off = event_count("tier_scan_skip_prctl");
 	struct worker *out = start_like("", 2 * MB, &(struct worker){ .scan = 0 });
 	struct worker *twin = start("", 2 * MB);
 	bool ok = !enable(true);
@@ -330,10 +330,10 @@ static void test_opt_out(void)
 	ok &= arrives(twin, 0);
 	/* A process that sleeps most of the time is seldom sampled. */
 	end = now() + ARRIVE_S;
-	while (event_count("kmmscand_mm_off") < off + OFF_SAMPLES && now() < end)
+	while (event_count("tier_scan_skip_prctl") < off + OFF_SAMPLES && now() < end)
 		usleep(50000);
 	sleep(2);
-	off = event_count("kmmscand_mm_off") - off;
+	off = event_count("tier_scan_skip_prctl") - off;
 	ksft_print_msg("%lu pages of the process that opted out were promoted, seen %ld times\n",
 		       out->moved, off);
 	ok &= !out->moved && off >= OFF_SAMPLES;
@@ -352,9 +352,9 @@ static long young(int scan)
 
 	/* Nothing moves, so visits become rare, and looks for change are left. */
 	sleep(7);
-	count = event_count("kmmscand_pte_young");
+	count = event_count("tier_scan_young");
 	sleep(12);
-	count = event_count("kmmscand_pte_young") - count;
+	count = event_count("tier_scan_young") - count;
 	ksft_print_msg("%ld accessed pages found with %d, %lu promoted\n", count, scan, w->moved);
 	return stop_all() ? count : -1;
 }
@@ -362,9 +362,10 @@ static long young(int scan)
 static void test_scale(void)
 {
 	long normal, tenth;
-	bool ok = !set("promote_rate_mbps", "0");
+	bool ok;
 
-	ok &= !enable(true);
+	only_look();
+	ok = !enable(true);
 	normal = young(1);
 	tenth = young(10);
 	enable(false);
@@ -464,7 +465,7 @@ static char *map_charged(size_t len, const char *group)
 /* That counts by whom a page is charged to, and not by who uses it. */
 static void test_off_shared(void)
 {
-	long off = event_count("kmmscand_memcg_off");
+	long off = event_count("tier_scan_skip_memcg");
 	struct worker *twin;
 	unsigned long moved;
 	char *p = NULL;
@@ -477,7 +478,7 @@ static void test_off_shared(void)
 	ok &= !enable(true);
 	moved = p ? keep_hot(p, 2 * MB, 5, 100) : 0;
 	ksft_print_msg("%lu shared pages that are charged to a limit of 0 were promoted\n", moved);
-	ok &= !moved && arrives(twin, 0) && event_count("kmmscand_memcg_off") > off;
+	ok &= !moved && arrives(twin, 0) && event_count("tier_scan_skip_memcg") > off;
 	ok &= !write_file(in("a", "memory.tier.max"), "max");
 	moved = p ? keep_hot(p, 2 * MB, ARRIVE_S, 90) : 0;
 	ksft_print_msg("%lu when there was no limit any more\n", moved);
@@ -495,7 +496,7 @@ static void try_max(const char *group, const char *worker)
 {
 	/* What waits in per-CPU batches to be put on a list, where it is counted */
 	unsigned long slack = 31 * sysconf(_SC_NPROCESSORS_ONLN);
-	long limited = event_count("kmmscand_memcg_max");
+	long limited = event_count("tier_promote_skip_max");
 	struct worker *w, *twin;
 	unsigned long moved;
 	char buf[32];
@@ -509,7 +510,7 @@ static void try_max(const char *group, const char *worker)
 	sleep(2);
 	moved = w->moved;
 	ksft_print_msg("%lu of at most %lu pages\n", moved, 3 * PER_MB);
-	ok &= moved <= 3 * PER_MB + slack && event_count("kmmscand_memcg_max") > limited;
+	ok &= moved <= 3 * PER_MB + slack && event_count("tier_promote_skip_max") > limited;
 
 	/* More is allowed: so much more is promoted, and no more. */
 	snprintf(buf, sizeof(buf), "%lu", 6 * MB);
@@ -634,7 +635,7 @@ static void test_charges(void)
 	n_fast = on_node("a", "anon", fast);
 	n_slow = on_node("a", "anon", slow);
 	/* Candidates gather in the ring, so lists have pages of both groups. */
-	ok &= !set("promote_rate_mbps", "1");
+	ok &= !set("promote/rate_mbps", "1");
 	ok &= !enable(true);
 	for (i = 0; i < EACH; i++) {
 		ok &= arrives(w[i], LEN / PAGE) && arrives(other[i], LEN / PAGE);
@@ -672,7 +673,7 @@ static void test_churn(void)
 	unsigned int n = 0;
 	bool ok = true;
 
-	ok &= !set("promote_rate_mbps", "2");
+	ok &= !set("promote/rate_mbps", "2");
 	w = start("", 8 * MB);
 	other = start("", 8 * MB);
 	snprintf(pid, sizeof(pid), "%d", w->pid);
@@ -740,8 +741,8 @@ int main(int argc, char **argv)
 	    write_file(CGROUPS "/cgroup.subtree_control", "+memory"))
 		ksft_exit_skip("no memory control groups (v2)\n");
 	/* Emulated machines are slow enough without waiting for rounds. */
-	set("scan_period_ms", "200");
-	set_share("scan_cpu_permille", 50);
+	set("scan/period_ms", "200");
+	set_share("scan/cpu_permille", 50);
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	umount(CGROUPS);
 	rmdir(CGROUPS);

@@ -14,12 +14,10 @@
 /* Seconds until hot pages must have arrived */
 #define ARRIVE_S	20
 
+/* Does it look? */
 static inline bool is_enabled(void)
 {
-	char buf[32] = "";
-
-	read_file(KMMSCAND "enabled", buf, sizeof(buf));
-	return !strcmp(buf, "1");
+	return tier_part_on("scan");
 }
 
 static inline void warm(const char *addr, size_t len, double seconds)
@@ -64,7 +62,7 @@ static inline bool rises(char *addr, size_t len)
 /* Both kinds of threads are there, and scan. */
 static inline bool threads_work(void)
 {
-	long scanned = event_count("kmmscand_pte_scanned");
+	long scanned = event_count("tier_scan_pte");
 	char *p = map_on(AREA, slow, false);
 	char comm[32];
 	bool ok = p;
@@ -76,7 +74,7 @@ static inline bool threads_work(void)
 	ok = ok && rises(p, AREA);
 	if (p)
 		unmap_on(p, AREA);
-	return ok && event_count("kmmscand_pte_scanned") > scanned;
+	return ok && event_count("tier_scan_pte") > scanned;
 }
 
 #endif /* _KMMSCAND_HOT_H */

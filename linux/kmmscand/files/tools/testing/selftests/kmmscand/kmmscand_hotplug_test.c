@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kmmscand on a machine whose slow memory comes and goes: there is nothing to enable
- * without it, what is added is scanned and promoted from, and when all of it goes
- * kmmscand switches itself off.
+ * kmmscand on a machine whose slow memory comes and goes: without slow memory its parts wait, and
+ * when it comes they start by themselves; what is added is scanned and promoted from; and when all
+ * of it goes the parts end, and wait again.
  *
  * The slow node must have no memory but such that is offline when the program begins; it
  * is taken offline again at the end.  With the argument "unplug", and only then, it is
@@ -75,47 +75,37 @@ static bool plug(int nr)
 	return ok;
 }
 
-/* Has the kernel said it since kmsg was opened? */
-static bool kernel_said(int kmsg, const char *text)
+/* Without slow memory both are wished, and wait. */
+static bool waits(void)
 {
-	char buf[2048];
-	ssize_t n;
+	int err = wish(true);
 
-	/* One message per read; EPIPE if some were overwritten */
-	while ((n = read(kmsg, buf, sizeof(buf) - 1)) > 0 || (n < 0 && errno == EPIPE)) {
-		buf[n > 0 ? n : 0] = '\0';
-		if (strstr(buf, text))
-			return true;
-	}
-	return false;
-}
-
-/* It cannot be enabled now, and the log tells why. */
-static bool refused(void)
-{
-	int kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK), err;
-	bool said;
-
-	lseek(kmsg, 0, SEEK_END);
-	err = enable(true);
-	said = kernel_said(kmsg, "no slow memory node");
-	close(kmsg);
-	if (err == -ENODEV && said && !is_enabled())
+	if (!err && both_wait())
 		return true;
-	ksft_print_msg("without slow memory: error %d, enabled %d, reason given %d\n", err,
-		       is_enabled(), said);
+	ksft_print_msg("without slow memory: error %d, enabled %d\n", err, is_enabled());
 	return false;
 }
 
-static bool switches_itself_off(void)
+/* Since there is slow memory both start, without another write. */
+static bool starts_by_itself(void)
 {
-	double end = now() + ARRIVE_S;
+	double start = now();
+	bool ok = tier_part_wait("scan", "on", START_MS) &&
+		  tier_part_wait("promote", "on", START_MS) && now() < start + START_MS / 1e3 + 1;
 
-	while (is_enabled() && now() < end)
-		usleep(100000);
-	if (is_enabled())
+	ksft_print_msg("%s after %.1f s\n", ok ? "started" : "not started", now() - start);
+	return ok;
+}
+
+/* Since there is no slow memory both have nothing to do, and the wishes are kept. */
+static bool ends_by_itself(void)
+{
+	bool ok = tier_part_wait("scan", "waiting", ARRIVE_S * 1000) &&
+		  tier_part_wait("promote", "waiting", ARRIVE_S * 1000);
+
+	if (!ok)
 		ksft_print_msg("enabled without slow memory\n");
-	return !is_enabled();
+	return ok && both_wait();
 }
 
 /* Small and huge pages of the slow node, which has only this block, are promoted. */
@@ -145,12 +135,15 @@ static void test_hot_add(void)
 	int found[ARRAY_SIZE(blocks)];
 	bool ok;
 
-	ok = plug(0) && refused();
+	ok = plug(0) && waits();
 	/* The node comes with its first block. */
 	ok = ok && plug(1) && slow_blocks(found, ARRAY_SIZE(found)) == nr_blocks;
-	ok = ok && !enable(true) && promotes_from(blocks[0]);
+	ok = ok && starts_by_itself() && promotes_from(blocks[0]);
 	ok &= !enable(false);
-	ksft_test_result(ok, "refused without a slow node, works when one is added\n");
+	/* Enabled when there is one it works at once. */
+	ok = ok && plug(0) && plug(1) && !enable(true) && promotes_from(blocks[0]);
+	ok &= !enable(false);
+	ksft_test_result(ok, "waits without a slow node, works when one is added\n");
 }
 
 /* The node's memory is exchanged for other memory, block by block. */
@@ -180,12 +173,12 @@ static void test_no_slow_memory(void)
 	ok = plug(nr_blocks) && !enable(true);
 	pid = start_load(load_touch);
 	ok = ok && threads_work();
-	ok = ok && plug(0) && switches_itself_off();
+	ok = ok && plug(0) && ends_by_itself();
 	ok &= stop_load(pid);
-	ok = ok && refused();
-	ok = ok && plug(nr_blocks) && !enable(true) && threads_work();
-	ok &= !enable(false);
-	ksft_test_result(ok, "without slow memory ENODEV, with it again promotion\n");
+	ok = ok && waits();
+	ok = ok && plug(nr_blocks) && starts_by_itself() && threads_work();
+	ok &= !enable(true) && !enable(false);
+	ksft_test_result(ok, "without slow memory both wait, with it again they promote\n");
 }
 
 /* The device to which the block belongs is removed, which takes its blocks offline. */
@@ -223,7 +216,7 @@ static void test_unplug(void)
 	/* One device may have several blocks. */
 	for (i = 0; ok && i < nr_blocks; i++)
 		ok &= !block_exists(blocks[i]) || unplug(blocks[i]);
-	ok = ok && switches_itself_off() && refused();
+	ok = ok && ends_by_itself() && waits();
 	ok &= stop_load(pid);
 	nr_blocks = 0;
 	enable(false);
@@ -256,7 +249,7 @@ int main(int argc, char **argv)
 
 	/* Off where there is little memory at boot */
 	change(THP "enabled", "madvise");
-	change(KMMSCAND "scan_period_ms", "100");
+	change(TIER_PARTS "scan/period_ms", "100");
 	if (argc == 2 && !strcmp(argv[1], "unplug"))
 		run_tests(unplug_tests, ARRAY_SIZE(unplug_tests), argc, argv);
 	else

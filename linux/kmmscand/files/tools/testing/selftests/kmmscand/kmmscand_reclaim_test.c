@@ -4,7 +4,8 @@
  * watermark of a fast node alone; kpromoted makes room for it by demotion, and only if that is
  * enabled.  Of a promoted page PG_young is cleared, where it would only repeat what the generation
  * says.  Memory of a control group is neither demoted out of its cpuset nor swapped out only to
- * make room for promotions ("keep": fault_keep).  A process that cannot be asked is left out.
+ * make room for promotions ("keep": promote_keep).  A process that cannot be asked is left out.
+ * Demotion is enabled by the file of NUMA balancing in one test, by the part "demote" in another.
  *
  * A node with room in any of its zones counts as one that has room.  So that all is about the
  * largest one, the others are reserved.
@@ -20,6 +21,7 @@
 #define VM		"/proc/sys/vm/"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define LRU_GEN		"/sys/kernel/debug/lru_gen"
+#define DEMOTE_PART	TIER_PARTS "demote/enabled"
 #define CGROUPS		"/tmp/kmmscand_reclaim_test"
 #define LRU_GEN_ENABLED	"/sys/kernel/mm/lru_gen/enabled"
 
@@ -74,12 +76,12 @@ static void empty_fast(void)
 	hog = NULL;
 }
 
-/* Demotion is as told, and the watermarks are so many ten thousandths of a node apart. */
-static bool prepare(const char *demotion, const char *scale)
+/* Nothing is demoted, and the watermarks are so many ten thousandths of a node apart. */
+static bool prepare(const char *scale)
 {
 	/* Which may not be there */
 	change(BALANCING, "0");
-	return !change(DEMOTION, demotion) && !change(VM "watermark_boost_factor", "0") &&
+	return !no_demotion() && !change(VM "watermark_boost_factor", "0") &&
 	       !change(VM "lowmem_reserve_ratio", "1 1") &&
 	       !change(VM "watermark_scale_factor", scale) && !change(PCP_HIGH, "1000");
 }
@@ -96,7 +98,7 @@ static void test_watermark(void)
 		goto unmap;
 	}
 	fill(p, SET);
-	if (!prepare("0", "100") || !fill_fast(SPACE)) {
+	if (!prepare("100") || !fill_fast(SPACE)) {
 		ksft_test_result_skip("cannot fill the fast node\n");
 		goto empty;
 	}
@@ -206,12 +208,12 @@ static void test_keep(void)
 		ksft_test_result_skip("no cpuset and memory controllers, or no memory\n");
 		goto stop;
 	}
-	if (!prepare("1", "300") || !fill_fast(SPACE)) {
+	if (!prepare("300") || change(DEMOTE_PART, "1") || !fill_fast(SPACE)) {
 		ksft_test_result_skip("cannot fill the fast node\n");
 		goto stop;
 	}
 	demoted = event_count("tier_demote_success");
-	ok = !enable(true);
+	ok = !enable(true) && tier_part_on("demote");
 	end = now() + KEEP_S;
 	moved = keep_hot(p, DEMANDED, DEMOTE_S, 75);
 	/* kpromoted goes on to look for victims. */
@@ -299,7 +301,7 @@ static void test_refused(void)
 	p = map_on(MB, slow, false);
 	for (end = now() + SETTLE_S; pid > 0 && !c->ready && now() < end;)
 		usleep(50000);
-	if (pid < 0 || !p || !c->ready || !prepare("0", "100") || !fill_fast(SPACE)) {
+	if (pid < 0 || !p || !c->ready || !prepare("100") || !fill_fast(SPACE)) {
 		ksft_test_result_skip("cannot prepare the memory\n");
 		goto stop;
 	}
@@ -432,8 +434,8 @@ int main(int argc, char **argv)
 {
 	begin_kmmscand_tests();
 	/* Emulated machines are slow enough without waiting for rounds. */
-	set("scan_period_ms", "200");
-	set_share("scan_cpu_permille", 50);
+	set("scan/period_ms", "200");
+	set_share("scan/cpu_permille", 50);
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

@@ -4,15 +4,15 @@
  * found, promotion keeps to its rate and its share of CPU time, and memory that is bound or
  * read once stays.
  *
- * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
- * its rule:
+ * Each test must fail while the switch in /sys/kernel/debug/tier/faults/ is set that breaks its
+ * rule:
  *
- *   stream		fault_one_look
- *   huge		fault_huge
- *   again		fault_skip
- *   rate, shared_rate	fault_rate
- *   promoter_cpu	fault_cpu
- *   bound, shm_bound, task_bound, cpuset, read_once	fault_policy
+ *   stream		scan_one_look
+ *   huge		scan_huge
+ *   again		scan_skip
+ *   rate, shared_rate	scan_rate
+ *   promoter_cpu	scan_cpu
+ *   bound, shm_bound, task_bound, cpuset, read_once	scan_policy
  *
  * That something stays proves nothing if nothing is promoted, so other pages that are
  * hot and free to move have to arrive on the fast node.
@@ -68,7 +68,7 @@ static void test_stream(void)
 
 	if (!p)
 		goto out;
-	ok = hot && !set("scan_period_ms", "500") && !set("promote_rate_mbps", "4");
+	ok = hot && !set("scan/period_ms", "500") && !set("promote/rate_mbps", "4");
 	ok = ok && !enable(true);
 	for (start = now(); done < len; done = due) {
 		due = (now() - start) / seconds * len;
@@ -109,7 +109,7 @@ static void test_huge(void)
 		goto out;
 	}
 	/* One of them in a period */
-	ok = !set("scan_period_ms", "500") && !set("promote_rate_mbps", "4");
+	ok = !set("scan/period_ms", "500") && !set("promote/rate_mbps", "4");
 	ok = ok && !enable(true);
 	for (begun = now(); there < NR_HUGE_HOT && now() < begun + ARRIVE_S;) {
 		for (turn = now(); now() < turn + 0.008;)
@@ -145,10 +145,10 @@ static void test_again(void)
 
 	if (!p)
 		return;
-	skipped = event_count("kmmscand_pmd_skipped");
+	skipped = event_count("tier_scan_skip_pmd");
 	ok = !enable(true);
 	run_for(3);
-	skipped = event_count("kmmscand_pmd_skipped") - skipped;
+	skipped = event_count("tier_scan_skip_pmd") - skipped;
 	ksft_print_msg("%ld page tables were skipped\n", skipped);
 	ok &= skipped > 0 && count_on(p, len, slow) == len / PAGE;
 	ok = ok && rises(p, len);
@@ -167,7 +167,7 @@ static void test_rate(void)
 
 	if (!p)
 		return;
-	ok = !set("promote_rate_mbps", "1");
+	ok = !set("promote/rate_mbps", "1");
 	ok &= !enable(true);
 	start = now();
 	moved = keep_hot(p, len, 5, 100);
@@ -241,7 +241,7 @@ static void test_shared_rate(void)
 		ksft_test_result_skip("no NUMA balancing (CONFIG_NUMA_BALANCING)\n");
 		goto unmap;
 	}
-	ok = !set("promote_rate_mbps", "1");
+	ok = !set("promote/rate_mbps", "1");
 	ok &= !enable(true);
 	faults = event_count("numa_hint_faults");
 	promoted = promote_by_all(p, len, seconds, len / PAGE);
@@ -251,7 +251,7 @@ static void test_shared_rate(void)
 	ok &= promoted >= limit / 8 && promoted <= limit && faults >= limit;
 	/* It was for the limit that there were no more. */
 	ok &= !write_file(BALANCING_RATE, "65536");
-	ok &= !write_file(KMMSCAND "promote_rate_mbps", "65536");
+	ok &= !write_file(TIER_PARTS "promote/rate_mbps", "65536");
 	ok &= promote_by_all(p, len, 2 * seconds, 2 * limit) > limit;
 	enable(false);
 	ksft_test_result(ok, "promotion has one rate for kmmscand and NUMA balancing\n");
@@ -271,7 +271,7 @@ static void test_promoter_cpu(void)
 	if (!p)
 		return;
 	snprintf(comm, sizeof(comm), "kpromoted%d", slow);
-	ok = !set_share("promote_cpu_permille", 2) && !set("scan_period_ms", "100");
+	ok = !set_share("promote/cpu_permille", 2) && !set("scan/period_ms", "100");
 	ok &= !enable(true);
 	start = now();
 	used = thread_seconds(comm);
@@ -515,8 +515,8 @@ int main(int argc, char **argv)
 {
 	begin_kmmscand_tests();
 	/* Emulated machines are slow enough without waiting for rounds. */
-	set("scan_period_ms", "200");
-	set_share("scan_cpu_permille", 50);
+	set("scan/period_ms", "200");
+	set_share("scan/cpu_permille", 50);
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

@@ -5,14 +5,14 @@
  * All pages begin on one slow node.  The fast node nearest to it is "near"; another one,
  * "far", is where pages have to go for a reason, or the test would prove nothing.
  *
- * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks
- * its rule:
+ * Each test must fail while the switch in /sys/kernel/debug/tier/faults/ is set that breaks its
+ * rule:
  *
- *   vote	fault_vote, fault_target
- *   policy, task_policy, cpuset	fault_policy
- *   full	fault_policy, fault_fallback
- *   moved	fault_vote, fault_target
- *   read	fault_target
+ *   vote	scan_vote, scan_target
+ *   policy, task_policy, cpuset	scan_policy
+ *   full	scan_policy, scan_fallback
+ *   moved	scan_vote, scan_target
+ *   read	scan_target
  *
  * "split" and "shared" are about what must not happen where nobody can tell the node, and
  * "socket" about CPUs that go offline.
@@ -323,7 +323,7 @@ static void test_cpuset(void)
 /* The vote is split: pages go to the nearest node, without hint faults. */
 static void test_split(void)
 {
-	long split = event_count("kmmscand_target_split"), faults, all;
+	long split = event_count("tier_promote_target_split"), faults, all;
 	char *p = map_slow(2 * HUGE);
 	struct heater heater[2];
 	bool ok;
@@ -334,17 +334,18 @@ static void test_split(void)
 	change("/proc/sys/kernel/numa_balancing", "0");
 	faults = event_count("numa_hint_faults");
 	/* Nothing is promoted before some votes. */
-	ok = run_on(near) && !set("promote_rate_mbps", "0");
+	only_look();
+	ok = run_on(near);
 	all = all_promoted(p, 2 * HUGE);
 	ok &= start_heater(&heater[0], p, 2 * HUGE, near);
 	ok &= start_heater(&heater[1], p, 2 * HUGE, far);
 	sleep(1);
 	ok &= !enable(true);
 	sleep(VOTE_S);
-	ok &= !set("promote_rate_mbps", "2048");
+	ok &= !promote_too();
 	wait_promoted(all);
 	ok &= stop_heaters(heater, 2);
-	split = event_count("kmmscand_target_split") - split;
+	split = event_count("tier_promote_target_split") - split;
 	faults = event_count("numa_hint_faults") - faults;
 	ksft_print_msg("%ld split votes, %ld hint faults\n", split, faults);
 	ok &= split && !faults && right(p, 2 * HUGE, near);
@@ -361,11 +362,12 @@ static void test_moved(void)
 
 	if (!p)
 		return;
-	ok = !set("promote_rate_mbps", "0") && run_on(near) && !enable(true);
+	only_look();
+	ok = run_on(near) && !enable(true);
 	heat(p, LEN, VOTE_S / 2, near);
 	ok &= count_on(p, LEN, slow) == LEN / PAGE && run_on(far);
 	heat(p, LEN, VOTE_S, far);
-	ok &= !set("promote_rate_mbps", "2048");
+	ok &= !promote_too();
 	heat(p, LEN, ARRIVE_S, -1);
 	ok &= right(p, LEN, far);
 	enable(false);
@@ -394,7 +396,8 @@ static void test_shared(void)
 		ksft_test_result_skip("no memory on the slow node\n");
 		return;
 	}
-	ok = !set("promote_rate_mbps", "0") && run_on(far);
+	only_look();
+	ok = run_on(far);
 	pid = fork_child();
 	if (!pid) {
 		if (!run_on(near))
@@ -405,7 +408,7 @@ static void test_shared(void)
 	all = all_promoted(p, LEN);
 	ok = ok && pid > 0 && !enable(true);
 	keep_hot(p, VOTE_S);
-	ok &= !set("promote_rate_mbps", "2048");
+	ok &= !promote_too();
 	for (end = now() + ARRIVE_S; now() < end && event_count("tier_promote_success") < all;)
 		keep_hot(p, 0.1);
 	ok = ok && right(p, LEN, near);
@@ -470,7 +473,7 @@ static void test_full(void)
 
 	if (!p || !q)
 		return;
-	ok = !change(DEMOTION, "0");
+	ok = !no_demotion();
 	ok &= !change(PCP_HIGH, "8");
 	ok &= !syscall(__NR_mbind, p, bound, MPOL_BIND, &mask, MAX_NODES + 1UL, 0UL);
 	hog = fill_node(far, &len);

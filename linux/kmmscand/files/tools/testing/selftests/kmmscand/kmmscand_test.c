@@ -7,8 +7,8 @@
  *
  * KMMSCAND_SECONDS is how long "toggle" goes on (default 10).
  *
- * With /sys/kernel/debug/tier/fault_young set, the tests "young" and "idle" must fail; with
- * fault_cpu the test "cpu".
+ * While /sys/kernel/debug/tier/faults/scan_young is set, the tests "young" and "idle" must fail;
+ * while scan_cpu is, the test "cpu".
  */
 #include "kmmscand_util.h"
 
@@ -28,14 +28,12 @@
 #define NR_WATCHED	(WATCHED / PAGE)
 #define WATCH_ROUNDS	6
 
-static char old_rate[32];
-
 static bool refused(const char *file, const char *text)
 {
 	char path[128], before[64], after[64];
 	int err;
 
-	snprintf(path, sizeof(path), KMMSCAND "%s", file);
+	snprintf(path, sizeof(path), TIER_PARTS "%s", file);
 	read_file(path, before, sizeof(before));
 	err = write_file(path, text);
 	read_file(path, after, sizeof(after));
@@ -53,11 +51,12 @@ static void test_bad_input(void)
 	static const struct {
 		const char *file, *below, *above;
 	} files[] = {
-		{ "enabled", "y", "2" },
-		{ "scan_period_ms", "99", "60001" },
-		{ "scan_cpu_permille", "0", "1001" },
-		{ "promote_rate_mbps", "-1", "65537" },
-		{ "promote_cpu_permille", "0", "1001" },
+		{ "scan/enabled", "y", "2" },
+		{ "scan/period_ms", "99", "60001" },
+		{ "scan/cpu_permille", "0", "1001" },
+		{ "promote/enabled", "y", "2" },
+		{ "promote/rate_mbps", "0", "65537" },
+		{ "promote/cpu_permille", "0", "1001" },
 	};
 	bool ok = true;
 	size_t i, j;
@@ -79,31 +78,53 @@ static void test_settings(void)
 	char buf[32];
 	bool ok;
 
-	ok = !write_file(KMMSCAND "scan_period_ms", "200\n");
-	ok &= read_file(KMMSCAND "scan_period_ms", buf, sizeof(buf)) && !strcmp(buf, "200");
+	ok = !write_file(TIER_PARTS "scan/period_ms", "200\n");
+	ok &= read_file(TIER_PARTS "scan/period_ms", buf, sizeof(buf)) && !strcmp(buf, "200");
 	ok &= !enable(true) && !enable(true);
-	ok &= read_file(KMMSCAND "enabled", buf, sizeof(buf)) && !strcmp(buf, "1");
+	ok &= tier_part_number("scan", "enabled") == 1;
+	ok &= tier_part_number("promote", "enabled") == 1;
 	ok &= !enable(false) && !enable(false);
-	ok &= read_file(KMMSCAND "enabled", buf, sizeof(buf)) && !strcmp(buf, "0");
+	ok &= !tier_part_number("scan", "enabled") && !tier_part_number("promote", "enabled");
 	ksft_test_result(ok, "good settings are kept, enabling twice is fine\n");
 }
 
 static void test_off(void)
 {
-	long scanned = event_count("kmmscand_pte_scanned");
+	long scanned = event_count("tier_scan_pte");
 	char *hot = map_on(HOT, slow, false);
-	double end = now() + 2;
+	char reason[256] = "";
+	double end;
+	bool ok;
 
 	if (!hot) {
 		ksft_test_result_skip("no memory on the slow node\n");
 		return;
 	}
-	while (now() < end)
+	for (end = now() + 2; now() < end;)
 		touch(hot, HOT);
-	ksft_test_result(count_on(hot, HOT, slow) == NR_HOT &&
-			 event_count("kmmscand_pte_scanned") == scanned,
-			 "disabled: nothing is scanned, nothing moves\n");
+	ok = count_on(hot, HOT, slow) == NR_HOT;
+	/* Who only promotes waits for somebody who looks. */
+	ok &= tier_part_set("promote", true) >= 0 && tier_part_is("promote", "waiting");
+	ok &= tier_part_read("promote", "reason", reason, sizeof(reason)) && *reason;
+	for (end = now() + 2; now() < end;)
+		touch(hot, HOT);
+	ok &= !tier_part_turn("promote", false);
+	ok &= count_on(hot, HOT, slow) == NR_HOT && event_count("tier_scan_pte") == scanned;
+	ksft_test_result(ok, "disabled: nothing is scanned, nothing moves\n");
 	unmap_on(hot, HOT);
+}
+
+/* The switch of all parts stops these two, which start again, because both wishes are kept. */
+static void test_switch(void)
+{
+	bool ok = !enable(true) && threads_are_there();
+
+	ok &= tier_part_set(TIER_ALL, false) == 1 && threads_go();
+	ok &= tier_part_is("scan", "off") && tier_part_is("promote", "off");
+	ok &= tier_part_set(TIER_ALL, true) == 0 && threads_are_there();
+	ok &= tier_part_on("scan") && tier_part_on("promote");
+	ok &= !enable(false) && threads_go();
+	ksft_test_result(ok, "the switch of all parts ends and starts the threads\n");
 }
 
 /*
@@ -182,17 +203,16 @@ static void test_stale(void)
 		return;
 	}
 	fill(p, HOT);
-	scanned = event_count("kmmscand_pte_young");
+	scanned = event_count("tier_scan_young");
 	ok = !enable(true);
 	run_for(3);
 	ok &= !enable(false);
-	scanned = event_count("kmmscand_pte_young") - scanned;
+	scanned = event_count("tier_scan_young") - scanned;
 	moved = count_on(p, HOT, fast);
 	ksft_print_msg("%ld accessed pages seen, %lu of %lu promoted\n", scanned, moved,
 		       NR_HOT);
 	ok &= scanned >= (long)NR_HOT && moved <= NR_HOT / 100;
 	ksft_test_result(ok, "what was accessed long ago is not promoted\n");
-	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 	unmap_on(p, HOT);
 }
 
@@ -209,10 +229,10 @@ static void test_cpu(void)
 		return;
 	}
 	snprintf(comm, sizeof(comm), "kmmscand%d", fast);
-	read_file(KMMSCAND "scan_cpu_permille", old, sizeof(old));
-	set_share("scan_cpu_permille", 1);
-	write_file(KMMSCAND "scan_period_ms", "100");
-	write_file(KMMSCAND "promote_rate_mbps", "0");
+	read_file(TIER_PARTS "scan/cpu_permille", old, sizeof(old));
+	set_share("scan/cpu_permille", 1);
+	write_file(TIER_PARTS "scan/period_ms", "100");
+	only_look();
 	ok = !enable(true);
 	start = now();
 	used = thread_seconds(comm);
@@ -226,9 +246,8 @@ static void test_cpu(void)
 	ksft_test_result(ok && used > 0 && share < 0.02,
 			 "scanning keeps to its share of CPU time\n");
 	enable(false);
-	write_file(KMMSCAND "scan_cpu_permille", old);
-	write_file(KMMSCAND "scan_period_ms", "200");
-	write_file(KMMSCAND "promote_rate_mbps", old_rate);
+	write_file(TIER_PARTS "scan/cpu_permille", old);
+	write_file(TIER_PARTS "scan/period_ms", "200");
 	unmap_on(p, COLD);
 }
 
@@ -261,7 +280,7 @@ static void test_young(void)
 		return;
 	}
 	/* Nothing is promoted: a page on the fast node would prove nothing. */
-	write_file(KMMSCAND "promote_rate_mbps", "0");
+	only_look();
 	/* Forget the past, also PG_referenced and PG_young. */
 	ok = !write_file("/proc/self/clear_refs", "1");
 	before = referenced_kb(p);
@@ -271,11 +290,11 @@ static void test_young(void)
 	mprotect(p, HOT, PROT_READ);
 	mprotect(p, HOT, PROT_READ | PROT_WRITE);
 	touch(p, HOT);
-	young = event_count("kmmscand_pte_young");
+	young = event_count("tier_scan_young");
 	ok &= !enable(true);
 	run_for(3);
 	ok &= !enable(false);
-	young = event_count("kmmscand_pte_young") - young;
+	young = event_count("tier_scan_young") - young;
 	after = referenced_kb(p);
 	ksft_print_msg("%ld accessed pages seen, referenced %ld -> %ld kB\n", young, before,
 		       after);
@@ -286,7 +305,6 @@ static void test_young(void)
 		ok = false;
 	}
 	ksft_test_result(ok, "accesses that kmmscand has seen are not lost to others\n");
-	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 	unmap_on(p, HOT);
 }
 
@@ -330,12 +348,12 @@ static void test_fast(void)
 	mprotect(p, FAST, PROT_READ);
 	mprotect(p, FAST, PROT_READ | PROT_WRITE);
 	touch(p, FAST);
-	write_file(KMMSCAND "promote_rate_mbps", "0");
-	young = event_count("kmmscand_pte_young");
+	only_look();
+	young = event_count("tier_scan_young");
 	ok = !enable(true);
 	run_for(3);
 	ok &= !enable(false);
-	young = event_count("kmmscand_pte_young") - young;
+	young = event_count("tier_scan_young") - young;
 	after = count_idle(pfns, NR_FAST);
 	for (i = 0; i < NR_FAST; i++)
 		accessed += !is_idle(pfns[i]);
@@ -345,7 +363,6 @@ static void test_fast(void)
 	ok &= young >= (long)NR_HOT && before >= NR_FAST * 8 / 10;
 	ok &= after >= before * 99 / 100 && accessed >= NR_FAST * 99 / 100;
 	ksft_test_result(ok, "Accessed bits of fast pages stay as they are\n");
-	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 unmap:
 	if (p)
 		unmap_on(p, FAST);
@@ -461,7 +478,6 @@ static void test_hotplug(void)
 		ok &= stop_load(pids[i]);
 	ksft_print_msg("%d of %d attempts to take a block offline succeeded\n", off,
 		       off + failed);
-	write_file(KMMSCAND "promote_rate_mbps", old_rate);
 	if (ok && !off)
 		ksft_test_result_skip("no block could be taken offline\n");
 	else
@@ -503,9 +519,9 @@ static void test_idle(void)
 		goto out;
 	}
 	/* What is promoted is another page, of which nobody has asked. */
-	ok = !set("promote_rate_mbps", "0");
-	young = event_count("kmmscand_pte_young");
-	ok &= !enable(true);
+	only_look();
+	young = event_count("tier_scan_young");
+	ok = !enable(true);
 	for (n = 0; ok && n < WATCH_ROUNDS; n++) {
 		ok &= watch_all(p, pfns) && watch_all(cold, cold_pfns);
 		for (end = now() + 1; now() < end; usleep(50000))
@@ -519,7 +535,7 @@ static void test_idle(void)
 			cold_idle += is_idle(cold_pfns[i]);
 	}
 	ok &= !enable(false);
-	young = event_count("kmmscand_pte_young") - young;
+	young = event_count("tier_scan_young") - young;
 	ksft_print_msg("%ld accessed pages seen; of %lu used ones %lu are idle, or %lu later\n",
 		       young, asked, idle[0], idle[1]);
 	ksft_print_msg("of %lu unused ones %lu are idle\n", 2 * asked, cold_idle);
@@ -585,6 +601,7 @@ static const struct tier_test tests[] = {
 	{ "bad_input", test_bad_input },
 	{ "settings", test_settings },
 	{ "off", test_off },
+	{ "switch", test_switch },
 	{ "small", test_small },
 	{ "huge", test_huge },
 	{ "stale", test_stale },
@@ -600,9 +617,8 @@ static const struct tier_test tests[] = {
 int main(int argc, char **argv)
 {
 	begin_kmmscand_tests();
-	read_file(KMMSCAND "promote_rate_mbps", old_rate, sizeof(old_rate));
 	/* Emulated machines are slow enough without waiting for rounds. */
-	change(KMMSCAND "scan_period_ms", "200");
+	change(TIER_PARTS "scan/period_ms", "200");
 	run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	ksft_finished();
 }

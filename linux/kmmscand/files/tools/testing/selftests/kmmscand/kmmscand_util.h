@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of kmmscand share: switching it, its counters and threads, load,
- * memory blocks.  Inline is what not all of them need.
+ * What the tests of kmmscand share: switching its parts, "scan" and "promote", its threads,
+ * load, memory blocks.  Inline is what not all of them need.
  */
 #ifndef _KMMSCAND_UTIL_H
 #define _KMMSCAND_UTIL_H
@@ -13,13 +13,15 @@
 
 #include "../tier/tier_process.h"
 #include "../tier/tier_util.h"
+#include "../tier_parts/tier_parts.h"
 
-#define KMMSCAND	"/sys/kernel/mm/kmmscand/"
 #define BLOCKS		"/sys/devices/system/memory/"
 #define CPUS		"/sys/devices/system/cpu/"
 #define NODES		"/sys/devices/system/node/"
 /* Kept hot by load_touch() */
 #define LOAD		(8UL << 20)
+/* Until a part that waits has been tried again */
+#define START_MS	15000
 
 static int fast, slow;
 
@@ -32,17 +34,48 @@ static inline double test_seconds(double usual)
 	return seconds > 0 ? seconds : usual;
 }
 
-static int enable(bool on)
+/* Wish both parts, or none of them.  Returns 0 or -errno. */
+static int wish(bool on)
 {
-	return write_file(KMMSCAND "enabled", on ? "1" : "0");
+	int err = tier_part_set("scan", on);
+
+	if (err >= 0)
+		err = tier_part_set("promote", on);
+	return err < 0 ? err : 0;
 }
 
-/* Change a file of kmmscand until the test ends.  Returns 0 or -errno. */
+static bool only_looks;
+
+/* What is enabled next promotes nothing, until it is disabled, ... */
+static inline void only_look(void)
+{
+	only_looks = true;
+}
+
+/* ... or until this.  Returns 0, -errno, or -EAGAIN: it does not promote. */
+static inline int promote_too(void)
+{
+	only_looks = false;
+	return tier_part_turn("promote", true);
+}
+
+/* Start or stop to look and to promote.  Returns 0, -errno, or -EAGAIN: it does not at once. */
+static int enable(bool on)
+{
+	int err = tier_part_turn("scan", on);
+
+	if (!err)
+		err = tier_part_turn("promote", on && !only_looks);
+	only_looks &= on;
+	return err;
+}
+
+/* Change a file of a part until the test ends.  Returns 0 or -errno. */
 static inline int set(const char *file, const char *value)
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), KMMSCAND "%s", file);
+	snprintf(path, sizeof(path), TIER_PARTS "%s", file);
 	return change(path, value);
 }
 
@@ -54,6 +87,14 @@ static inline int set_share(const char *file, unsigned int percent)
 
 	snprintf(value, sizeof(value), "%ld", permille ? permille : 1);
 	return set(file, value);
+}
+
+/* Neither of both switches lets reclaim demote, until the test ends.  Returns 0 or -errno. */
+static inline int no_demotion(void)
+{
+	int err = change(DEMOTION, "0");
+
+	return err ? err : change(TIER_PARTS "demote/enabled", "0");
 }
 
 static void touch(const char *addr, size_t len)
@@ -198,6 +239,57 @@ static inline int set_block_offline(int id)
 	return err;
 }
 
+/* Is there a thread that scans or promotes? */
+static inline bool threads_are_there(void)
+{
+	struct dirent *entry;
+	char path[300], buf[64];
+	bool found = false;
+	DIR *dir = opendir("/proc");
+	int nid;
+
+	while (dir && !found && (entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		found = read_file(path, buf, sizeof(buf)) &&
+			(sscanf(buf, "kmmscand%d", &nid) == 1 ||
+			 sscanf(buf, "kpromoted%d", &nid) == 1);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* A thread that has ended is still there for a moment. */
+static inline bool threads_go(void)
+{
+	int i;
+
+	for (i = 0; i < 100 && threads_are_there(); i++)
+		usleep(10000);
+	return !threads_are_there();
+}
+
+/* Both parts are wished, but there is no slow memory: they wait, and say so. */
+static inline bool both_wait(void)
+{
+	char scan[256], promote[256];
+	bool ok;
+
+	ok = tier_part_read("scan", "reason", scan, sizeof(scan)) &&
+	     tier_part_read("promote", "reason", promote, sizeof(promote));
+	ksft_print_msg("scan: \"%s\", promote: \"%s\"\n", scan, promote);
+	ok &= strstr(scan, "slow memory") && *promote;
+	ok &= tier_part_number("scan", "enabled") == 1 && tier_part_is("scan", "waiting");
+	ok &= tier_part_number("promote", "enabled") == 1 && tier_part_is("promote", "waiting");
+	/* What is incomplete is not called complete. */
+	ok &= tier_part_is(TIER_ALL, "waiting") || tier_part_is(TIER_ALL, "partly");
+	if (!threads_go()) {
+		ksft_print_msg("there are threads without slow memory\n");
+		ok = false;
+	}
+	return ok;
+}
+
 static inline int set_cpu_online(int cpu, bool online)
 {
 	char path[64];
@@ -209,21 +301,24 @@ static inline int set_cpu_online(int cpu, bool online)
 /* Ends the program if it cannot be tested here.  Finds the nodes. */
 static void begin_kmmscand_tests(void)
 {
-	char buf[32];
+	bool ok;
 
 	ksft_print_header();
 	if (geteuid())
 		ksft_exit_skip("needs root\n");
-	if (!read_file(KMMSCAND "enabled", buf, sizeof(buf)))
-		ksft_exit_skip("no " KMMSCAND " (CONFIG_KMMSCAND)\n");
-	if (!strcmp(buf, "1"))
+	if (tier_part_number("scan", "enabled") < 0)
+		ksft_exit_skip("no " TIER_PARTS "scan/ (CONFIG_KMMSCAND)\n");
+	if (tier_parts_begin())
+		ksft_exit_skip("memory tiering cannot be switched on\n");
+	if (tier_part_number("scan", "enabled") || tier_part_number("promote", "enabled"))
 		ksft_exit_skip("kmmscand is in use\n");
 
 	if (!find_tiers(&fast, &slow)) {
-		/* Also a result: it must say so. */
+		/* Also a result: it must take the wish, and say so. */
 		ksft_set_plan(1);
-		ksft_test_result(enable(true) == -ENODEV,
-				 "enabling without a slow tier: ENODEV\n");
+		ok = !wish(true) && both_wait();
+		ok &= !enable(false);
+		ksft_test_result(ok, "enabled without a slow tier both parts wait\n");
 		ksft_finished();
 	}
 	ksft_print_msg("fast node %d, slow node %d\n", fast, slow);

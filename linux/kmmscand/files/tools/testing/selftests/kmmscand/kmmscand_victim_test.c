@@ -6,7 +6,7 @@
  * The fast node is filled with locked memory but for some room.  A process has twice as much
  * on the slow node, and reads all of it all the time.
  *
- * "uniform" must fail while fault_idle and fault_again are set in /sys/kernel/debug/tier/.
+ * "uniform" must fail while scan_idle and scan_again are set in /sys/kernel/debug/tier/faults/.
  *
  * Not for the debug kernel, on which promotion is too slow to fill the room in time.
  */
@@ -195,7 +195,7 @@ int main(int argc, char **argv)
 		ksft_exit_skip("no memory control groups (v2)\n");
 	change("/sys/kernel/mm/numa/demotion_enabled", "1");
 	change(PCP_HIGH, "8");
-	set("scan_period_ms", "200");
+	set("scan/period_ms", "200");
 	if (take_the_rest())
 		run_tests(tests, ARRAY_SIZE(tests), argc, argv);
 	else

@@ -3,7 +3,6 @@
 #ifndef __KVM_X86_MMU_AGE_H
 #define __KVM_X86_MMU_AGE_H
 
-#include <linux/bits.h>
 #include <linux/compiler.h>
 #include <linux/kconfig.h>
 #include <linux/kvm_types.h>
@@ -12,15 +11,16 @@ struct kvm_gfn_range;
 
 bool kvm_mmu_age_lockless(struct kvm *kvm, struct kvm_gfn_range *range, bool test);
 
-enum kvm_age_faults {
-	KVM_AGE_STORE = BIT(0),		/* Accessed bits are cleared by a plain store */
-	KVM_AGE_PAGES = BIT(1),		/* pages outside of the question lose their Accessed bits */
-	KVM_AGE_ROOTS = BIT(2),		/* only the first root is looked at */
-	KVM_AGE_RMAPS = BIT(3),		/* shadow page tables are not looked at */
-	KVM_AGE_LISTS = BIT(4),		/* rmaps are read without their lock */
+enum kvm_age_fault {
+	KVM_AGE_STORE,		/* Accessed bits are cleared by a plain store */
+	KVM_AGE_PAGES,		/* pages outside of the question lose their Accessed bits */
+	KVM_AGE_ROOTS,		/* only the first root is looked at */
+	KVM_AGE_RMAPS,		/* shadow page tables are not looked at */
+	KVM_AGE_LISTS,		/* rmaps are read without their lock */
+	NR_KVM_AGE_FAULTS
 };
 
-extern unsigned int kvm_age_faults;
+extern bool kvm_age_faults[NR_KVM_AGE_FAULTS];
 
 void __kvm_age_delay(void);
 void kvm_age_store(u64 *sptep, u64 value, u64 read);
@@ -33,6 +33,6 @@ static inline void kvm_age_delay(void)
 }
 
 #define kvm_age_fault(name) \
-	(IS_ENABLED(CONFIG_KVM_AGING_DEBUG) && unlikely(READ_ONCE(kvm_age_faults) & KVM_AGE_##name))
+	(IS_ENABLED(CONFIG_KVM_AGING_DEBUG) && unlikely(READ_ONCE(kvm_age_faults[KVM_AGE_##name])))
 
 #endif /* __KVM_X86_MMU_AGE_H */

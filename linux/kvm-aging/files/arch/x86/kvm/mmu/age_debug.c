@@ -1,18 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Aging of guest memory: switches that break it, for tests that must notice. */
+/* Aging of guest memory: faults (mm/tier_parts/faults.c), for tests that must notice them. */
+#include <linux/debugfs.h>
 #include <linux/delay.h>
+#include <linux/init.h>
 #include <linux/mm.h>
-#include <linux/moduleparam.h>
+#include <linux/tier_parts.h>
 
 #include "mmu.h"
 #include "spte.h"
 #include "age.h"
 
-unsigned int kvm_age_faults;
-module_param_named(aging_faults, kvm_age_faults, uint, 0600);
+bool kvm_age_faults[NR_KVM_AGE_FAULTS];
 
-static unsigned int aging_delay_us;
-module_param(aging_delay_us, uint, 0600);
+static u32 kvm_age_delay_us;
+
+static int __init kvm_age_debug_init(void)
+{
+	static const char * const names[NR_KVM_AGE_FAULTS] = {
+		[KVM_AGE_STORE]	= "store",
+		[KVM_AGE_PAGES]	= "pages",
+		[KVM_AGE_ROOTS]	= "roots",
+		[KVM_AGE_RMAPS]	= "rmaps",
+		[KVM_AGE_LISTS]	= "lists",
+	};
+
+	tier_faults_add("age", names, kvm_age_faults, NR_KVM_AGE_FAULTS);
+	debugfs_create_u32("delay_us", 0600, tier_debug_dir("age"), &kvm_age_delay_us);
+	return 0;
+}
+late_initcall(kvm_age_debug_init);
 
 /**
  * __kvm_age_delay - see kvm_age_delay()
@@ -21,7 +37,7 @@ module_param(aging_delay_us, uint, 0600);
  */
 void __kvm_age_delay(void)
 {
-	unsigned int usecs = READ_ONCE(aging_delay_us);
+	unsigned int usecs = READ_ONCE(kvm_age_delay_us);
 
 	if (usecs)
 		udelay(min(usecs, 1000U));

@@ -5,7 +5,8 @@
  *
  * MGLRU is asked by its debugfs file, and answers with sizes of generations; memory.reclaim then
  * shows which pages it holds for idle; page_idle asks page by page; kmmscand promotes what it
- * finds.
+ * finds.  All tests hold whether the part "age" of memory tiering is on or off, which the caller
+ * chooses.
  *
  * Without arguments all tests; -t NAME for some; -s SECONDS for each stress.  Needs root, two
  * memory nodes, swap and MGLRU.
@@ -23,14 +24,14 @@
 #include "test_util.h"
 #include "ucall_common.h"
 
+#include "../tier_parts/tier_parts.h"
+
 #define NR_PAGES	8192UL
 #define GPA		0x100000000UL
 #define GVA		0x100000000UL
 #define SLOT		1
 /* Pages of a memslot of split memory: odd, so that most memslots begin inside a page table */
 #define SPLIT_PAGES	509UL
-#define KMMSCAND	"/sys/kernel/mm/kmmscand/enabled"
-#define RATE		"/sys/kernel/mm/kmmscand/promote_rate_mbps"
 #define KVM_FLUSHES	"/sys/kernel/debug/kvm/remote_tlb_flush_requests"
 #define PROMOTE_S	40
 #define HOG		(4UL << 30)
@@ -762,6 +763,17 @@ static unsigned long on_node(struct guest *guest, int node, unsigned long first)
 	return found;
 }
 
+/* Have kmmscand look at slow memory, and promote what is hot. */
+static void switch_kmmscand(bool scan, bool promote)
+{
+	int err = tier_part_turn("scan", scan);
+
+	if (!err)
+		err = tier_part_turn("promote", promote);
+	if (err)
+		ksft_exit_fail_msg(TIER_PARTS "scan, promote: %s\n", strerror(-err));
+}
+
 /* kmmscand promotes the half that the guest uses, and leaves the other. */
 static bool test_promote(void)
 {
@@ -773,13 +785,13 @@ static bool test_promote(void)
 	begin(&guest, PLAIN, false);
 	ok = touch(&guest, 0, 1);
 	move_pages_to(&guest, 1, 0, 1);
-	write_file(KMMSCAND, "1");
+	switch_kmmscand(true, true);
 	until = time(NULL) + PROMOTE_S;
 	while (ok && time(NULL) < until && hot < NR_PAGES / 2 * 9 / 10) {
 		ok = touch(&guest, 0, 2);
 		hot = on_node(&guest, 0, 0);
 	}
-	write_file(KMMSCAND, "0");
+	switch_kmmscand(false, false);
 	cold = on_node(&guest, 0, 1);
 	ksft_print_msg("promoted: %lu hot, %lu cold pages\n", hot, cold);
 	end(&guest);
@@ -803,11 +815,11 @@ static unsigned long kvm_flushes(void)
  */
 static bool found_by_kmmscand(struct guest *guest, bool by_guest, unsigned int looks)
 {
-	const unsigned long before = vm_event("kmmscand_pte_young");
+	const unsigned long before = vm_event("tier_scan_young");
 	const time_t until = time(NULL) + PROMOTE_S;
 	unsigned long i;
 
-	while (vm_event("kmmscand_pte_young") - before < looks * NR_PAGES) {
+	while (vm_event("tier_scan_young") - before < looks * NR_PAGES) {
 		if (time(NULL) >= until || (by_guest && !touch(guest, 0, 1)))
 			return false;
 		for (i = 0; i < NR_PAGES && !by_guest; i++)
@@ -831,8 +843,7 @@ static bool test_flush(void)
 	begin(&guest, PLAIN, false);
 	ok = touch(&guest, 0, 1);
 	move_pages_to(&guest, 1, 0, 1);
-	write_file(RATE, "0");
-	write_file(KMMSCAND, "1");
+	switch_kmmscand(true, false);
 	for (i = 0; i < 2 && ok; i++) {
 		/* The first looks find older accesses, and a visit sends the flush that is owed. */
 		ok = found_by_kmmscand(&guest, i == 0, 4);
@@ -844,15 +855,14 @@ static bool test_flush(void)
 		ksft_print_msg("accessed by the %s: flushes of KVM %lu, of the host %lu\n",
 			       i ? "host" : "guest", kvm[i], host[i]);
 	}
-	write_file(KMMSCAND, "0");
-	write_file(RATE, "2048");
+	switch_kmmscand(false, false);
 	end(&guest);
 	return ok && kvm[0] && kvm[0] <= 4 && !host[0] && !kvm[1] && host[1];
 }
 
 static bool has_kmmscand(void)
 {
-	return !access(KMMSCAND, W_OK);
+	return !access(TIER_PARTS "scan/enabled", W_OK) && tier_part_number(TIER_ALL, "enabled");
 }
 
 static bool has_svm(void)
@@ -917,6 +927,8 @@ int main(int argc, char **argv)
 	ksft_print_header();
 	if (access("/sys/devices/system/node/node1", F_OK))
 		ksft_exit_skip("there is one node only\n");
+	/* The part "age" stays as it is: while memory tiering is off, "age" is off. */
+	tier_parts_begin();
 	join_group();
 	for (i = 0; i < ARRAY_SIZE(tests); i++)
 		n += !some || wanted[i];

@@ -18,7 +18,9 @@
 #include "test_util.h"
 #include "ucall_common.h"
 
-#define ENABLED		"/sys/kernel/mm/migrate_batch/enabled"
+#include "../tier_parts/tier_parts.h"
+
+#define ENABLED		TIER_PARTS "batch/enabled"
 #define NR_PAGES	8192UL
 #define GPA		0x100000000UL
 #define GVA		0x100000000UL
@@ -82,13 +84,12 @@ struct guest {
 	pthread_t thread;
 };
 
-static void write_file(const char *path, const char *text)
+static void batch(bool on)
 {
-	int fd = open(path, O_WRONLY);
+	int err = tier_part_turn("batch", on);
 
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		ksft_exit_fail_msg("%s: %s\n", path, strerror(errno));
-	close(fd);
+	if (err)
+		ksft_exit_fail_msg("%s: %s\n", ENABLED, strerror(-err));
 }
 
 /* Returns whether the guest has found what it expected. */
@@ -175,7 +176,7 @@ static struct cost measure(enum vm_mem_backing_src_type source, bool batched, in
 	struct cost cost;
 	uint64_t mapped;
 
-	write_file(ENABLED, batched ? "1" : "0");
+	batch(batched);
 	begin(&guest, source);
 	move_pages_to(&guest, 0, 1);
 	*ok = obey(&guest, FILL) && obey(&guest, CHECK);
@@ -252,7 +253,7 @@ static bool stress(enum vm_mem_backing_src_type source)
 	int node = 0;
 	long i, moves = 0, wrong = 0;
 
-	write_file(ENABLED, "1");
+	batch(true);
 	begin(&guest, source);
 	sync_global_to_guest(guest.vm, stop);
 	pthread_create(&guest.thread, NULL, run_guest, &guest);
@@ -322,12 +323,14 @@ int main(int argc, char **argv)
 		ksft_exit_skip("%s: %s\n", ENABLED, strerror(errno));
 	if (access("/sys/devices/system/node/node1", F_OK))
 		ksft_exit_skip("there is one node only\n");
+	if (tier_parts_begin())
+		ksft_exit_skip("memory tiering cannot be switched on\n");
 	for (i = 0; i < ARRAY_SIZE(tests); i++)
 		n += !some || wanted[i];
 	ksft_set_plan(n);
 	for (i = 0; i < ARRAY_SIZE(tests); i++)
 		if (!some || wanted[i])
 			ksft_test_result(tests[i].run(), "%s\n", tests[i].name);
-	write_file(ENABLED, "0");
+	batch(false);
 	ksft_finished();
 }

@@ -6,11 +6,11 @@
  * move pages are used.  What page tables know of a page (write protection by userfaultfd,
  * soft-dirty) has to survive, and large folios have to stay large.
  *
- * While a switch in /sys/kernel/debug/migrate_batch/ is set these must fail: fault_dirty,
- * memory.large.soft_dirty; fault_flush, memory.large.written.
+ * While a switch in /sys/kernel/debug/tier/faults/ is set these must fail: batch_dirty,
+ * memory.large.soft_dirty; batch_flush, memory.large.written.
  *
  * migrate_pages() moves by single folios what a batch has not moved, and moves the same pages then.
- * So /sys/kernel/debug/migrate_batch/counts says which way pages have taken.
+ * So /sys/kernel/debug/tier/batch/counts says which way pages have taken.
  */
 #define _GNU_SOURCE
 #include <linux/userfaultfd.h>
@@ -29,8 +29,10 @@
 #include "../../../../mm/gup_test.h"
 #include "pages.h"
 
-#define COUNTS		"/sys/kernel/debug/migrate_batch/counts"
+#define COUNTS		"/sys/kernel/debug/tier/batch/counts"
+/* Each of these lets reclaim demote. */
 #define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
+#define DEMOTE_PART	TIER_PARTS "demote/enabled"
 #define ROUNDS		6
 #define WRITE_SECONDS	2
 #define WRITTEN		64UL
@@ -59,7 +61,7 @@ FIXTURE_SETUP(memory)
 		SKIP(return, "there is one node only");
 	if (access(SYSFS "enabled", W_OK))
 		SKIP(return, SYSFS "enabled cannot be written");
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, batch(true));
 	self->p = map_folios(variant->kb, variant->by_ptes);
 	ASSERT_NE(NULL, self->p);
 	ASSERT_EQ(0, move_to(self->p, 0, MOVE_PAGES));
@@ -70,7 +72,7 @@ FIXTURE_TEARDOWN(memory)
 {
 	if (self->p)
 		munmap(self->p, LEN);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 }
 
 static long counted_in(const char *path, const char *name)
@@ -474,7 +476,7 @@ TEST(shared)
 
 	if (access(SYSFS "enabled", W_OK))
 		SKIP(return, SYSFS "enabled cannot be written");
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, batch(true));
 	ASSERT_EQ(0, ftruncate(fd, LEN));
 	p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	q = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -497,22 +499,58 @@ TEST(shared)
 	EXPECT_LE(0, move_to(p, 1, MIGRATE_PAGES));
 	munmap(p, LEN);
 	close(fd);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
+}
+
+/* "1" or "true" */
+static bool is_set(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	int c = f ? fgetc(f) : EOF;
+
+	if (f)
+		fclose(f);
+	return c == '1' || c == 't';
+}
+
+/* What lets reclaim demote */
+FIXTURE(demotion)
+{
+};
+
+FIXTURE_VARIANT(demotion)
+{
+	const char *file, *other;
+};
+
+FIXTURE_VARIANT_ADD(demotion, numa) { DEMOTION, DEMOTE_PART };
+FIXTURE_VARIANT_ADD(demotion, part) { DEMOTE_PART, DEMOTION };
+
+FIXTURE_SETUP(demotion)
+{
+	if (access(SYSFS "enabled", W_OK) || access(DEMOTION, W_OK) || access(DEMOTE_PART, W_OK))
+		SKIP(return, "nothing to switch on");
+	ASSERT_EQ(0, write_file(variant->file, "0"));
+	ASSERT_EQ(0, write_file(variant->other, "0"));
+}
+
+FIXTURE_TEARDOWN(demotion)
+{
+	write_file(variant->file, "0");
+	batch(false);
 }
 
 /*
- * Reclaim of a group demotes its memory, which stays what it is.  At least 90 % of the pages go by
- * batch, to destinations that are allocated together.
+ * Reclaim of a group demotes its memory if one file says so, and not before.  The memory stays what
+ * it is.  At least 90 % of the pages go by batch, to destinations that are allocated together.
  */
-TEST(demoted)
+TEST_F(demotion, demoted)
 {
 	static const char * const names[] = { "moved_by_batch", "allocated_in_bulk" };
 	char root[] = "/tmp/migrate.XXXXXX", group[64], path[96];
 	long before[ARRAY_SIZE(names)], first, moved = 0;
 	char *p;
 
-	if (access(SYSFS "enabled", W_OK) || access(DEMOTION, W_OK))
-		SKIP(return, "nothing to switch on");
 	ASSERT_NE(NULL, mkdtemp(root));
 	ASSERT_EQ(0, mount("none", root, "cgroup2", 0, NULL));
 	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", root);
@@ -521,8 +559,7 @@ TEST(demoted)
 	ASSERT_EQ(0, mkdir(group, 0755));
 	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
 	ASSERT_EQ(0, write_file(path, "0"));
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
-	ASSERT_EQ(0, write_file(DEMOTION, "1"));
+	ASSERT_EQ(0, batch(true));
 	p = map_folios(4, false);
 	ASSERT_NE(NULL, p);
 	ASSERT_LE(0, move_to(p, 0, MOVE_PAGES));
@@ -531,6 +568,11 @@ TEST(demoted)
 		before[i] = counted(names[i]);
 	first = nr_demoted();
 	snprintf(path, sizeof(path), "%s/memory.reclaim", group);
+	write_file("/proc/self/clear_refs", "1");
+	write_file(path, "2M swappiness=200");
+	EXPECT_EQ(first, nr_demoted());
+	ASSERT_EQ(0, write_file(variant->file, "1"));
+	EXPECT_FALSE(is_set(variant->other));
 	for (int round = 0; round < 20 && moved < (long)NR_PAGES / 4; round++) {
 		write_file("/proc/self/clear_refs", "1");
 		write_file(path, "2M swappiness=200");
@@ -542,8 +584,6 @@ TEST(demoted)
 			TH_LOG("%s", names[i]);
 	}
 	EXPECT_EQ(0, wrong(p, 1, 5));
-	write_file(DEMOTION, "0");
-	write_file(SYSFS "enabled", "0");
 	munmap(p, LEN);
 	snprintf(path, sizeof(path), "%s/cgroup.procs", root);
 	write_file(path, "0");
@@ -559,7 +599,7 @@ TEST(compaction)
 
 	if (access(SYSFS "enabled", W_OK))
 		SKIP(return, SYSFS "enabled cannot be written");
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, batch(true));
 	p = map_folios(4, false);
 	ASSERT_NE(NULL, p);
 	for (int round = 0; round < 4; round++) {
@@ -575,15 +615,15 @@ TEST(compaction)
 		}
 	}
 	munmap(p, LEN);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 }
 
 /* Batches of one, of some, and larger than it was; what is too large or too small is refused. */
 TEST(limits)
 {
 	static const char * const folios[] = { "1", "7", "4096" };
-	static const char * const bytes[] = { "4096", "100K", "64M" };
-	static const char * const bad[] = { "0", "-1", "x", "1T" };
+	static const char * const kb[] = { "4", "100", "65536" };
+	static const char * const bad[] = { "0", "-1", "x", "1T", "64M", "0x10", "4 4", "9999999" };
 	static const char * const no_switch[] = { "2", "-1", "on", "yes", "01", "1 0" };
 	unsigned long before;
 	char *p;
@@ -591,30 +631,33 @@ TEST(limits)
 	if (access(SYSFS "enabled", W_OK))
 		SKIP(return, SYSFS "enabled cannot be written");
 	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
-		EXPECT_NE(0, write_file(SYSFS "max_folios", bad[i])) TH_LOG("%s", bad[i]);
-		EXPECT_NE(0, write_file(SYSFS "max_bytes", bad[i])) TH_LOG("%s", bad[i]);
+		EXPECT_EQ(-EINVAL, write_file(SYSFS "max_folios", bad[i])) TH_LOG("%s", bad[i]);
+		EXPECT_EQ(-EINVAL, write_file(SYSFS "max_kb", bad[i])) TH_LOG("%s", bad[i]);
 	}
+	EXPECT_EQ(-EINVAL, write_file(SYSFS "max_folios", "16385"));
+	EXPECT_EQ(-EINVAL, write_file(SYSFS "max_kb", "3"));
+	EXPECT_EQ(-EINVAL, write_file(SYSFS "max_kb", "1048577"));
 	before = read_number(SYSFS "enabled");
 	for (unsigned int i = 0; i < ARRAY_SIZE(no_switch); i++)
-		EXPECT_NE(0, write_file(SYSFS "enabled", no_switch[i]));
+		EXPECT_EQ(-EINVAL, write_file(SYSFS "enabled", no_switch[i]));
 	EXPECT_EQ(before, read_number(SYSFS "enabled"));
 	EXPECT_EQ(512, read_number(SYSFS "max_folios"));
-	EXPECT_EQ(512 * PAGE, read_number(SYSFS "max_bytes"));
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	EXPECT_EQ(512 * PAGE / 1024, read_number(SYSFS "max_kb"));
+	ASSERT_EQ(0, batch(true));
 	p = map_folios(4, false);
 	ASSERT_NE(NULL, p);
 	for (int round = 0; round < 9; round++) {
 		ASSERT_EQ(0, write_file(SYSFS "max_folios", folios[round / 3]));
-		ASSERT_EQ(0, write_file(SYSFS "max_bytes", bytes[round % 3]));
+		ASSERT_EQ(0, write_file(SYSFS "max_kb", kb[round % 3]));
 		fill(p, 1, round);
 		ASSERT_LE(0, move_to(p, !(round & 1), MOVE_PAGES));
 		ASSERT_EQ(NR_PAGES, count_on(p, !(round & 1)));
 		ASSERT_EQ(0, wrong(p, 1, round));
 	}
 	EXPECT_EQ(0, write_file(SYSFS "max_folios", "512"));
-	EXPECT_EQ(0, write_file(SYSFS "max_bytes", "2M"));
+	EXPECT_EQ(0, write_file(SYSFS "max_kb", "2048"));
 	munmap(p, LEN);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 }
 
 TEST_HARNESS_MAIN

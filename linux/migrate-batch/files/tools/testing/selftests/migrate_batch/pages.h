@@ -16,7 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SYSFS		"/sys/kernel/mm/migrate_batch/"
+#include "../tier_parts/tier_parts.h"
+
+#define SYSFS		TIER_PARTS "batch/"
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
 #define NR_PAGES	2048UL
@@ -27,6 +29,18 @@
 /* Of the harness: its 30 seconds are too few for a debug kernel on a slow emulator. */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT	120
+
+/* Before the harness starts the tests, in processes of their own */
+static void __attribute__((constructor)) begin_parts(void)
+{
+	tier_parts_begin();
+}
+
+/* Returns 0 if batches are on, or off, as they should be. */
+static inline int batch(bool on)
+{
+	return tier_part_turn("batch", on);
+}
 
 static inline int write_file(const char *path, const char *value)
 {

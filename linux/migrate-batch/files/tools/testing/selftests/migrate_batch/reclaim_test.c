@@ -24,6 +24,7 @@
 #define WRITERS		4
 #define SECONDS		6
 #define DEMOTION	"/sys/kernel/mm/numa/demotion_enabled"
+#define MET_TROUBLE	"/sys/kernel/debug/tier/batch/met_trouble"
 #define CGROUPS		"/tmp/reclaim_test"
 #define GROUP		CGROUPS "/group"
 /* A list has at most a sixteenth of the pages of a group. */
@@ -95,13 +96,13 @@ FIXTURE(swapout)
 
 FIXTURE_VARIANT(swapout)
 {
-	const char *enabled;
+	bool enabled;
 	/* Of 1,000 pages that are swapped out */
 	long least, most;
 };
 
-FIXTURE_VARIANT_ADD(swapout, off) { .enabled = "0", .least = 200, .most = 2000 };
-FIXTURE_VARIANT_ADD(swapout, on) { .enabled = "1", .most = 100 };
+FIXTURE_VARIANT_ADD(swapout, off) { .enabled = false, .least = 200, .most = 2000 };
+FIXTURE_VARIANT_ADD(swapout, on) { .enabled = true, .most = 100 };
 
 FIXTURE_SETUP(swapout)
 {
@@ -111,7 +112,7 @@ FIXTURE_SETUP(swapout)
 		SKIP(return, "too little swap space");
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "one CPU flushes no other");
-	ASSERT_EQ(0, write_file(SYSFS "enabled", variant->enabled));
+	ASSERT_EQ(0, batch(variant->enabled));
 	self->p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->p);
 	madvise(self->p, LEN, MADV_NOHUGEPAGE);
@@ -121,7 +122,7 @@ FIXTURE_TEARDOWN(swapout)
 {
 	if (self->p)
 		munmap(self->p, LEN);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 }
 
 /* Keeps the address space in use on another CPU. */
@@ -233,7 +234,7 @@ static void group_end(void)
 /* So often reclaim that found little did not put off a folio, or 0 if the kernel does not tell */
 static long not_put_off(void)
 {
-	FILE *f = fopen("/sys/kernel/debug/reclaim_batch/met_trouble", "r");
+	FILE *f = fopen(MET_TROUBLE, "r");
 	long met = 0;
 
 	if (f && fscanf(f, "%ld", &met) != 1)
@@ -265,8 +266,8 @@ TEST_F(swapout, pressed)
 	EXPECT_LT(200, out);
 	EXPECT_EQ(0, status)
 		TH_LOG("the job was killed, or has failed");
-	if (!access("/sys/kernel/debug/reclaim_batch/met_trouble", R_OK))
-		EXPECT_EQ(*variant->enabled == '1', met > 0)
+	if (!access(MET_TROUBLE, R_OK))
+		EXPECT_EQ(variant->enabled, met > 0)
 			TH_LOG("reclaim in trouble has put off folios");
 }
 
@@ -320,7 +321,7 @@ FIXTURE_SETUP(request)
 		SKIP(return, "no demotion");
 	ASSERT_EQ(0, group_begin());
 	ASSERT_EQ(0, write_file(GROUP "/memory.swap.max", "0"));
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, batch(true));
 	ASSERT_EQ(0, pipe(ready));
 	self->pid = fork();
 	if (!self->pid)
@@ -337,7 +338,7 @@ FIXTURE_TEARDOWN(request)
 		waitpid(self->pid, NULL, 0);
 	}
 	group_end();
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 	write_file(DEMOTION, "0");
 }
 

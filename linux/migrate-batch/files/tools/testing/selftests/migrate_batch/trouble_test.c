@@ -51,7 +51,7 @@ FIXTURE_SETUP(blocks)
 		SKIP(return, "there is one node only");
 	if (access(SYSFS "enabled", W_OK))
 		SKIP(return, SYSFS "enabled cannot be written");
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, batch(true));
 	self->p = map_folios(variant->kb, false);
 	ASSERT_NE(NULL, self->p);
 	ASSERT_EQ(0, move_to(self->p, 0, MOVE_PAGES));
@@ -61,7 +61,7 @@ FIXTURE_TEARDOWN(blocks)
 {
 	if (self->p)
 		munmap(self->p, LEN);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 }
 
 static bool is_block_of_node1(const char *name)
@@ -121,7 +121,7 @@ FIXTURE_SETUP(files)
 		SKIP(return, SYSFS "enabled cannot be written");
 	if (access(NODE1, F_OK))
 		SKIP(return, "there is one node only");
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, batch(true));
 	mkdir(FILES, 0700);
 	run("mount -t tmpfs none " FILES " && mkdir " FILES "/outer " FILES "/inner");
 	run("mkfs.ext2 -q " FILES "/image 48M && mount -o loop " FILES "/image " FILES "/outer");
@@ -142,7 +142,7 @@ FIXTURE_TEARDOWN(files)
 	close(self->fd);
 	run("umount " FILES "/inner " FILES "/outer " FILES);
 	rmdir(FILES);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 }
 
 struct syncer {
@@ -222,7 +222,7 @@ FIXTURE_SETUP(trouble)
 		SKIP(return, "there is one node only");
 	if (access(SYSFS "enabled", W_OK))
 		SKIP(return, SYSFS "enabled cannot be written");
-	ASSERT_EQ(0, write_file(SYSFS "enabled", "1"));
+	ASSERT_EQ(0, batch(true));
 	self->p = map_folios(variant->kb, false);
 	ASSERT_NE(NULL, self->p);
 	ASSERT_EQ(0, move_to(self->p, 0, MOVE_PAGES));
@@ -232,7 +232,7 @@ FIXTURE_TEARDOWN(trouble)
 {
 	if (self->p)
 		munmap(self->p, LEN);
-	write_file(SYSFS "enabled", "0");
+	batch(false);
 }
 
 /* Many allocations fail while pages move. */

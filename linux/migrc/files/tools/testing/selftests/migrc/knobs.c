@@ -17,7 +17,8 @@ static struct changed *changed;
 static pid_t keeper;
 
 static const char * const names[] = {
-	"migrc_deferred", "migrc_flush", "migrc_forced", "migrc_merged", "migrc_backoff",
+	"tier_defer_success", "tier_defer_flush", "tier_defer_forced", "tier_defer_merged",
+	"tier_defer_backoff",
 	"met_wp", "met_swap", "met_gup", "met_unmap", "met_write", "met_pending", "met_fork",
 	"met_file", "met_release", "met_unmasked", "met_early", "met_merge", "met_marks",
 	"met_reason", "met_isolate", "met_failure", "met_oom", "met_off", "met_cap", "met_age",
@@ -73,6 +74,8 @@ static void __attribute__((constructor)) keep_settings(void)
 	if (!changed)
 		exit(KSFT_FAIL);
 	keeper = getpid();
+	/* exit() puts the wishes back last. */
+	tier_parts_begin();
 	atexit(put_back);
 }
 

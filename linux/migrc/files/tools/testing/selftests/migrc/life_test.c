@@ -3,10 +3,10 @@
  * The page frame that a page was migrated from must not be used again while a TLB still has it.  So
  * after each migration its frame is asked for, and filled with something else.
  *
- *   life	keep must fail while fault_release is set, drain while fault_unmasked is, and merge
- *		while fault_merge is
- *   kept	frames that are wanted are given back: again must fail while fault_isolate is set,
- *		memory_failure while fault_failure is
+ *   life	keep must fail while defer_release is set, drain while defer_unmasked is, and merge
+ *		while defer_merge is
+ *   kept	frames that are wanted are given back: again must fail while defer_isolate is set,
+ *		memory_failure while defer_failure is
  */
 #include "../kselftest_harness.h"
 
@@ -60,7 +60,7 @@ static void keep(struct __test_metadata *_metadata, struct scene *scene, char *a
 		scene_drain();
 		spot_write(scene->crew, 0);
 	}
-	EXPECT_TRUE(scene_ends(scene, "migrc_flush", scene->rounds / 2));
+	EXPECT_TRUE(scene_ends(scene, "tier_defer_flush", scene->rounds / 2));
 	EXPECT_TRUE(drained || !again)
 		TH_LOG("a frame is used again before it was flushed");
 }
@@ -114,7 +114,7 @@ TEST_F_TIMEOUT(life, merge, scene_timeout())
 		scene->missing -= scribble(scene->crew, nid, pfn);
 	}
 	other_end(other);
-	EXPECT_TRUE(scene_ends(scene, "migrc_merged", scene->rounds / 2));
+	EXPECT_TRUE(scene_ends(scene, "tier_defer_merged", scene->rounds / 2));
 }
 
 #define HWPOISON	"/sys/kernel/debug/hwpoison/"
@@ -128,9 +128,9 @@ TEST_F_TIMEOUT(kept, again, scene_timeout())
 	ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
 	crew_settle(self->scene.crew);
 	ASSERT_TRUE(move_over(self->area) && move_over(self->area));
-	EXPECT_EQ(1, counter("migrc_pending"))
+	EXPECT_EQ(1, counter("tier_defer_pending"))
 		TH_LOG("a page is kept while the LRU caches are disabled");
-	EXPECT_TRUE(scene_ends(&self->scene, "migrc_deferred", 2));
+	EXPECT_TRUE(scene_ends(&self->scene, "tier_defer_success", 2));
 }
 
 /* A frame that is kept is taken out of use: it is found free after the flush. */

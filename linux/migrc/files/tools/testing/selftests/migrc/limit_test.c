@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The number and the age of the pages that are kept are limited, and they are given back before a
- * process is killed for lack of memory.  Must fail: cap while fault_cap is set, age while fault_age
- * is, oom while fault_oom is.
+ * process is killed for lack of memory.  Must fail: cap while defer_cap is set, age while defer_age
+ * is, oom while defer_oom is.
  */
 #include "../kselftest_harness.h"
 
@@ -23,7 +23,7 @@ static long move_all(char *area)
 	make_read_only(area, NR_PAGES * PAGE, BY_UFFD);
 	moves_add(area, NR_PAGES, other_node(node_of(area)));
 	moves_do();
-	return counter("migrc_pending");
+	return counter("tier_defer_pending");
 }
 
 TEST_F_TIMEOUT(limit, cap, scene_timeout())
@@ -53,12 +53,12 @@ TEST_F_TIMEOUT(limit, age, scene_timeout())
 	while (scene_goes_on(scene) && took < LIMIT_S) {
 		move_all(area);
 		start = now();
-		while (counter("migrc_pending") > 0 && now() - start < LIMIT_S)
+		while (counter("tier_defer_pending") > 0 && now() - start < LIMIT_S)
 			usleep(1000);
 		took = now() - start;
 	}
 	EXPECT_LT(took, LIMIT_S) TH_LOG("too long: pages are still kept after %d s", LIMIT_S);
-	EXPECT_TRUE(scene_ends(scene, "migrc_deferred", NR_PAGES / 2));
+	EXPECT_TRUE(scene_ends(scene, "tier_defer_success", NR_PAGES / 2));
 }
 
 /* Takes memory of the node until no page is kept any more, and stays. */
@@ -75,7 +75,7 @@ static void fill(int nid, atomic_bool *full)
 	if (p == MAP_FAILED || syscall(__NR_mbind, p, size, MPOL_BIND, &mask, 65UL, 0))
 		_exit(1);
 	madvise(p, size, MADV_NOHUGEPAGE);
-	while (counter("migrc_pending") > 0)
+	while (counter("tier_defer_pending") > 0)
 		for (i = 0; i < 64; i++, p += PAGE)
 			*p = 1;
 	atomic_store(full, true);

@@ -26,8 +26,12 @@
 #include <linux/mempolicy.h>
 #include <linux/userfaultfd.h>
 
-#define MIGRC		"/sys/kernel/mm/migrc/"
-#define MIGRC_DEBUG	"/sys/kernel/debug/migrc/"
+#include "../tier_parts/tier_parts.h"
+
+#define MIGRC		TIER_PARTS "defer/"
+#define MIGRC_DEBUG	"/sys/kernel/debug/tier/defer/"
+/* Switches that break a rule each */
+#define FAULTS		"/sys/kernel/debug/tier/faults/"
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
 

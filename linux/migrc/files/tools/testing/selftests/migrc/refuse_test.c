@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What must not be deferred, and what the switch does not take.  Must fail: reason while
- * fault_reason is set, marks while fault_marks is, backoff while fault_backoff is.
+ * defer_reason is set, marks while defer_marks is, backoff while defer_backoff is.
  */
 #include "../kselftest_harness.h"
 
@@ -50,7 +50,7 @@ TEST_F_TIMEOUT(refuse, reason, scene_timeout())
 		ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
 		crew_settle(scene->crew);
 		ASSERT_TRUE(move_over(self->area));
-		ASSERT_EQ(0, risen("migrc_deferred"))
+		ASSERT_EQ(0, risen("tier_defer_success"))
 			TH_LOG("a system call has deferred a page");
 		spot_write(scene->crew, 0);
 	}
@@ -92,11 +92,11 @@ TEST_F_TIMEOUT(refuse, marks, scene_timeout())
 	int i;
 
 	/* Each system call would drain what the others have deferred. */
-	ASSERT_EQ(0, set(MIGRC_DEBUG "fault_isolate", "Y"));
-	ASSERT_EQ(0, set(MIGRC_DEBUG "fault_marks", "N"));
-	ASSERT_EQ(0, write_file(MIGRC "enabled", "0"));
+	ASSERT_EQ(0, set(FAULTS "defer_isolate", "Y"));
+	ASSERT_EQ(0, set(FAULTS "defer_marks", "N"));
+	ASSERT_EQ(0, tier_part_turn("defer", false));
 	ASSERT_EQ(0, set(MIGRC_DEBUG "one_set", "Y"));
-	ASSERT_EQ(0, write_file(MIGRC "enabled", "1"));
+	ASSERT_EQ(0, tier_part_turn("defer", true));
 	for (i = 0; i < NR_OTHERS; i++) {
 		others[i] = other_start(move_own, NULL);
 		ASSERT_NE(NULL, others[i]);
@@ -104,10 +104,10 @@ TEST_F_TIMEOUT(refuse, marks, scene_timeout())
 	scene_own(scene);
 	while (scene_goes_on(scene)) {
 		/* A broken rule would let them take one and the same mark. */
-		ASSERT_EQ(0, write_file(MIGRC_DEBUG "fault_marks", "N"));
+		ASSERT_EQ(0, write_file(FAULTS "defer_marks", "N"));
 		scene_drain();
 		ASSERT_TRUE(all_move(others));
-		ASSERT_TRUE(unset(MIGRC_DEBUG "fault_marks"));
+		ASSERT_TRUE(unset(FAULTS "defer_marks"));
 		scene_drain();
 		ASSERT_TRUE(make_read_only(self->area, PAGE, BY_UFFD));
 		crew_settle(scene->crew);
@@ -120,7 +120,7 @@ TEST_F_TIMEOUT(refuse, marks, scene_timeout())
 		other_end(others[i]);
 	write_file(MIGRC "enabled", "0");
 	unset(MIGRC_DEBUG "one_set");
-	unset(MIGRC_DEBUG "fault_isolate");
+	unset(FAULTS "defer_isolate");
 	EXPECT_TRUE(scene_ends(scene, "met_marks", scene->rounds / 2));
 }
 
@@ -136,23 +136,23 @@ TEST_F_TIMEOUT(refuse, backoff, scene_timeout())
 	int i;
 
 	ASSERT_TRUE(place(self->area, NR_PER_WRITE * PAGE, slow));
-	ASSERT_TRUE(unset(MIGRC_DEBUG "fault_backoff"));
+	ASSERT_TRUE(unset(FAULTS "defer_backoff"));
 	scene->missing = 1;
 	for (i = 0; i < 4 && scene_goes_on(scene);) {
 		ASSERT_TRUE(make_read_only(self->area, NR_PER_WRITE * PAGE, BY_UFFD));
 		crew_settle(scene->crew);
-		deferred = risen("migrc_deferred");
+		deferred = risen("tier_defer_success");
 		moves_add(self->area, NR_PER_WRITE, other_node(node_of(self->area)));
 		moves_do();
 		/* Left alone since the last round: nothing of this one was deferred. */
 		if (i)
-			EXPECT_EQ(deferred, risen("migrc_deferred"));
+			EXPECT_EQ(deferred, risen("tier_defer_success"));
 		spot_write(scene->crew, 0);
-		i += risen("migrc_backoff") > 0;
+		i += risen("tier_defer_backoff") > 0;
 		ASSERT_LT(deferred, 4 * WINDOW) TH_LOG("a process is deferred though it writes");
 	}
 	scene->missing -= i > 1;
-	EXPECT_TRUE(scene_ends(scene, "migrc_backoff", 1));
+	EXPECT_TRUE(scene_ends(scene, "tier_defer_backoff", 1));
 }
 
 TEST_HARNESS_MAIN

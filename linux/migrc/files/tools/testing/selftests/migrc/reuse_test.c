@@ -3,8 +3,8 @@
  * A read-only page is migrated without a flush, and then written in place: wp_page_reuse().  No
  * reader may go on reading the contents from before.
  *
- * Must fail: two while fault_early is set, switching while fault_off is, gup while fault_gup
- * or, of a file, fault_file is, and all others while fault_wp is.
+ * Must fail: two while defer_early is set, switching while defer_off is, gup while defer_gup
+ * or, of a file, defer_file is, and all others while defer_wp is.
  */
 #include "../kselftest_harness.h"
 
@@ -144,15 +144,15 @@ TEST_F_TIMEOUT(switching, off, scene_timeout())
 	struct scene *scene = &self->scene;
 
 	while (scene->rounds < MAX_SWITCHED && scene_goes_on(scene)) {
-		ASSERT_EQ(0, write_file(MIGRC "enabled", "1"));
+		ASSERT_EQ(0, tier_part_turn("defer", true));
 		prepare(scene, self->area, &by_uffd);
-		ASSERT_EQ(0, write_file(MIGRC "enabled", "0"));
+		ASSERT_EQ(0, tier_part_turn("defer", false));
 		spot_write(scene->crew, 0);
 		if (!crew_settle(scene->crew))
 			break;
-		ASSERT_EQ(0, counter("migrc_pending"));
+		ASSERT_EQ(0, counter("tier_defer_pending"));
 	}
-	EXPECT_TRUE(scene_ends(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_ends(scene, "tier_defer_success", scene->rounds / 2));
 }
 
 /* Written by the kernel, with no change of any PTE: by FOLL_FORCE, or a page of a file */
@@ -226,7 +226,7 @@ TEST_F_TIMEOUT(demotion, write, scene_timeout())
 		crew_settle(scene->crew);
 	}
 	EXPECT_TRUE(scene_ends(scene, "met_wp", 1));
-	EXPECT_GE(risen("migrc_deferred"), 1);
+	EXPECT_GE(risen("tier_defer_success"), 1);
 	unmap_area(area, LEN);
 	group_destroy(&group);
 }

@@ -32,8 +32,8 @@ const char *scene_begin(struct scene *scene, int nr_crew)
 	 * left alone soon, and then they would test nothing: the back-off has a test of its own.
 	 */
 	if (set(MIGRC_DEBUG "max_pages", "65536") || set(MIGRC_DEBUG "age_ms", "60000") ||
-	    set(MIGRC_DEBUG "defer_syscalls", "1") || set(MIGRC_DEBUG "fault_backoff", "Y") ||
-	    set(MIGRC "enabled", "1"))
+	    set(MIGRC_DEBUG "defer_syscalls", "1") || set(FAULTS "defer_backoff", "Y") ||
+	    set(MIGRC "enabled", "1") || !tier_part_on("defer"))
 		return "cannot switch MIGRC on";
 	pin(0);
 	scene->crew = crew_start(nr_crew);

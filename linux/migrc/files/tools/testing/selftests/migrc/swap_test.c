@@ -2,7 +2,7 @@
 /*
  * A page is migrated without a flush, then swapped out, and mapped again: a fault that comes before
  * reclaim has flushed finds the page in the swap cache and may map it writable.  Must fail while
- * fault_swap is set.
+ * defer_swap is set.
  *
  * Reclaim flushes before it writes a page whose PTE was dirty.  So the pages are dirty, but not
  * their PTEs, which are read-only in a writable mapping: as a direct write to a file leaves them,
@@ -211,7 +211,7 @@ TEST_F_TIMEOUT(swap, install, scene_timeout())
 		crew_settle(scene->crew);
 		scene->missing -= counter("met_swap") > met;
 	}
-	EXPECT_TRUE(scene_ends(scene, "migrc_deferred", scene->rounds / 2));
+	EXPECT_TRUE(scene_ends(scene, "tier_defer_success", scene->rounds / 2));
 }
 
 TEST_HARNESS_MAIN

@@ -8,7 +8,7 @@
  * a parallel reclaim leaving stale TLB entries", eb66ae030829 "mremap: properly flush TLB before
  * releasing the page").  After the system call the page must not be accessible any more.
  *
- * Must fail while fault_unmap is set; protect and free only if fault_wp is, too: they give a
+ * Must fail while defer_unmap is set; protect and free only if defer_wp is, too: they give a
  * migration entry no write permission, so that the first write faults, and flushes.
  */
 #include "../kselftest_harness.h"

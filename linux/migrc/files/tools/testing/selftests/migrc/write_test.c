@@ -3,8 +3,8 @@
  * Writes that must not be lost: a page must not be moved without a flush while a TLB may still let
  * a CPU write it.
  *
- * Must fail: writable while fault_write is set, downgrade while fault_pending is, and fork while
- * fault_fork is.
+ * Must fail: writable while defer_write is set, downgrade while defer_pending is, and fork while
+ * defer_fork is.
  */
 #include "../kselftest_harness.h"
 
@@ -44,7 +44,7 @@ TEST_F_TIMEOUT(writable, write, scene_timeout())
 	EXPECT_GE(moved, scene->rounds / 2);
 }
 
-#define BATCH		"/sys/kernel/mm/migrate_batch/enabled"
+#define BATCH		TIER_PARTS "batch/enabled"
 
 /* A large folio whose first PTE is read-only, and some of the others are not */
 TEST_F_TIMEOUT(writable, mixed, scene_timeout())
@@ -52,8 +52,10 @@ TEST_F_TIMEOUT(writable, mixed, scene_timeout())
 	struct scene *scene = &self->scene;
 	unsigned long moved = 0;
 
-	if (exists(BATCH))
+	if (exists(BATCH)) {
 		ASSERT_EQ(0, set(BATCH, "1"));
+		ASSERT_TRUE(tier_part_on("batch"));
+	}
 	spot_hide(scene->crew, 0);
 	while (scene_goes_on(scene)) {
 		int nid = scene->rounds % 2 ? slow : fast;

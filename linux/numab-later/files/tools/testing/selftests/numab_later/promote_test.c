@@ -19,9 +19,9 @@
 #include <linux/mempolicy.h>
 
 #include "../kselftest_harness.h"
+#include "../tier_parts/tier_parts.h"
 
-#define DIR		"/sys/kernel/mm/numab_later/"
-#define SWITCH		DIR "enabled"
+#define SWITCH		TIER_PARTS "postpone/enabled"
 #define NUMAB		"/proc/sys/kernel/numa_balancing"
 #define SCHED		"/sys/kernel/debug/sched/numa_balancing/"
 #define THP		"/sys/kernel/mm/transparent_hugepage/enabled"
@@ -29,6 +29,12 @@
 #define NR_PAGES	4096UL
 #define PAGE		4096UL
 #define LIMIT_S		60
+
+/* Before the harness starts the tests, in processes of their own */
+static void __attribute__((constructor)) begin_parts(void)
+{
+	tier_parts_begin();
+}
 
 static int set(const char *path, const char *text)
 {
@@ -52,18 +58,24 @@ static long get(const char *path)
 	return value;
 }
 
-static long promoted(void)
+/* A row of /proc/vmstat, or -1 */
+static long event_count(const char *name)
 {
 	FILE *f = fopen("/proc/vmstat", "r");
 	long value, found = -1;
 	char row[64];
 
 	while (f && fscanf(f, "%63s %ld", row, &value) == 2)
-		if (!strcmp(row, "pgpromote_success"))
+		if (!strcmp(row, name))
 			found = value;
 	if (f)
 		fclose(f);
 	return found;
+}
+
+static long promoted(void)
+{
+	return event_count("pgpromote_success");
 }
 
 FIXTURE(promote)
@@ -169,14 +181,14 @@ static bool rises(long (*value)(void), long from)
 
 static long postponed(void)
 {
-	return get(DIR "postponed");
+	return event_count("tier_postpone_fault");
 }
 
 TEST_F_TIMEOUT(promote, on, 3 * LIMIT_S)
 {
 	long before = promoted();
 
-	ASSERT_EQ(0, set(SWITCH, "1"));
+	ASSERT_EQ(0, tier_part_turn("postpone", true));
 	EXPECT_TRUE(rises(postponed, postponed())) TH_LOG("no promotion was postponed");
 	EXPECT_TRUE(rises(promoted, before)) TH_LOG("no page was promoted");
 	EXPECT_EQ(0, lost(self));
@@ -184,8 +196,11 @@ TEST_F_TIMEOUT(promote, on, 3 * LIMIT_S)
 
 TEST_F_TIMEOUT(promote, off, 3 * LIMIT_S)
 {
-	long before = postponed();
+	long before;
 
+	ASSERT_EQ(0, tier_part_turn("postpone", false));
+	before = postponed();
+	ASSERT_LE(0, before);
 	EXPECT_TRUE(rises(promoted, promoted()));
 	EXPECT_EQ(before, postponed());
 	EXPECT_EQ(0, lost(self));
@@ -202,9 +217,9 @@ TEST(values)
 		EXPECT_NE(0, set(SWITCH, bad[i])) TH_LOG("%s was accepted", bad[i]);
 		EXPECT_EQ(0, get(SWITCH));
 	}
-	EXPECT_EQ(0, set(SWITCH, "1"));
+	EXPECT_EQ(0, tier_part_turn("postpone", true));
 	EXPECT_EQ(1, get(SWITCH));
-	EXPECT_EQ(0, set(SWITCH, "0"));
+	EXPECT_EQ(0, tier_part_turn("postpone", false));
 }
 
 TEST_HARNESS_MAIN

@@ -4,7 +4,7 @@
  * use stay, and so do mlocked pages and those of a group that memory.min, memory.low or the cpuset
  * protects.  All arrive intact.
  *
- * With /sys/kernel/debug/tier/fault_spare set, the tests "low" and "min" must fail.
+ * While /sys/kernel/debug/tier/faults/promote_spare is set, the tests "low" and "min" must fail.
  */
 #include <stdatomic.h>
 

@@ -5,11 +5,12 @@
  * belong to the owner of the address space, page cache of a confined group, policy calls of
  * a process beside another's promotions, and mappings that veto what is not theirs.
  *
- * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks its rule:
+ * Each test must fail while the switch in /sys/kernel/debug/tier/faults/ is set that breaks its
+ * rule:
  *
- *   shared_process, shared_policy	fault_shared
- *   task_race, shm_pair_race, home_race, fork_race	fault_wait
- *   last_mapping, cpuset_thread, cache_cpuset, home_node, mbind_strict	fault_allow
+ *   shared_process, shared_policy	promote_shared
+ *   task_race, shm_pair_race, home_race, fork_race	promote_wait
+ *   last_mapping, cpuset_thread, cache_cpuset, home_node, mbind_strict	promote_allow
  *   all others				none
  */
 #define _GNU_SOURCE
@@ -665,7 +666,7 @@ static bool call_policies(char *p, struct calls *c)
 	int i, kind;
 
 	c->promoted = event_count("tier_promote_success");
-	c->waits = event_count("tier_policy_wait");
+	c->waits = event_count("tier_promote_policy_wait");
 	for (i = 0; ok && i < NR_CALLS; i++) {
 		for (kind = 0; ok && kind < KINDS; kind++) {
 			start = now();
@@ -682,7 +683,7 @@ static bool call_policies(char *p, struct calls *c)
 			c->took[kind][i] = now() - start;
 		}
 	}
-	c->waits = event_count("tier_policy_wait") - c->waits;
+	c->waits = event_count("tier_promote_policy_wait") - c->waits;
 	c->promoted = event_count("tier_promote_success") - c->promoted;
 	for (kind = 0; ok && kind < KINDS; kind++)
 		qsort(c->took[kind], NR_CALLS, sizeof(double), compare_times);
@@ -721,7 +722,7 @@ static void bystander(bool timed)
 	ok = ok && p && !move_to(p, NR_MOVED, fast);
 	/* A page that is not there is no reason to wait either. */
 	madvise(p, PAGE, MADV_DONTNEED);
-	ok = ok && event_count("tier_policy_wait") >= 0;
+	ok = ok && event_count("tier_promote_policy_wait") >= 0;
 	ok = ok && (!timed || call_policies(p, &without));
 	bystanders->promote = true;
 	ok = ok && call_policies(p, &with);

@@ -4,20 +4,22 @@
  * it allows the target node, by the policy of the object, of the VMA, or of all threads, and by
  * the cpuset.  When a policy has been changed, nothing arrives any more that it forbids.
  *
- * Pages are promoted by hand, through /sys/kernel/debug/tier/promote.  kmmscand is on, if there
- * is one, but may promote nothing: with a promoter the kernel need not patch its code for each
- * request, which costs time, and some emulators cannot do it while other CPUs run that code.
+ * Pages are promoted by hand, through /sys/kernel/debug/tier/promote.  The part "scan" is on, if
+ * there is one, and the part "promote" is off: with a promoter the kernel need not patch its code
+ * for each request, which costs time, and some emulators cannot do it while other CPUs run that
+ * code.
  *
  * What stays must be free to move under another policy, or it would prove nothing.
  *
- * Each test must fail while the switch in /sys/kernel/debug/tier/ is set that breaks its rule:
+ * Each test must fail while the switch in /sys/kernel/debug/tier/faults/ is set that breaks its
+ * rule:
  *
- *   mbind_race, shm_race, cpuset_race	fault_wait
- *   all others but move_pages_busy	fault_allow
+ *   mbind_race, shm_race, cpuset_race	promote_wait
+ *   all others but move_pages_busy	promote_allow
  *
  * POLICY_SECONDS is how long each race goes on (default 6).  One that is lost ends at once.  A
  * change of cpuset.mems takes so long that it seldom comes just in time, so 30 are better to see
- * that cpuset_race fails with fault_wait.
+ * that cpuset_race fails with promote_wait.
  */
 #define _GNU_SOURCE
 #include <semaphore.h>

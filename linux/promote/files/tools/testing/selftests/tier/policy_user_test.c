@@ -4,8 +4,8 @@
  * copies must not keep its pages from promotion, and its policy calls must not wait for a thread
  * that gets no CPU time.
  *
- * No test here depends on a switch in /sys/kernel/debug/tier/.  Each looks at the opposite, too: it
- * shows that what must not count is there, or that the same counts where it should.
+ * No test here depends on a switch in /sys/kernel/debug/tier/faults/.  Each looks at the opposite,
+ * too: it shows that what must not count is there, or that the same counts where it should.
  */
 #define _GNU_SOURCE
 #include <linux/userfaultfd.h>
@@ -391,7 +391,7 @@ static void test_hurried(void)
 
 	hurried = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	r->p = p;
-	waits = event_count("tier_policy_wait");
+	waits = event_count("tier_promote_policy_wait");
 	ok = p && !pthread_create(&r->thread, NULL, promote_nicely, r);
 	while (ok && !hurried->tid)
 		usleep(1000);
@@ -412,7 +412,7 @@ static void test_hurried(void)
 	for (i = 0; i < cpus; i++)
 		wait(NULL);
 	r->stop = true;
-	waits = event_count("tier_policy_wait") - waits;
+	waits = event_count("tier_promote_policy_wait") - waits;
 	if (hurried->tid)
 		pthread_join(r->thread, NULL);
 	ksft_print_msg("%ld waits in %d calls, slowest %.1f ms; nice: %d times lower, %d then\n",

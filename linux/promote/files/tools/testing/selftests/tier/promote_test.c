@@ -4,8 +4,8 @@
  * pages arrive whole and intact, huge pages stay huge whether there is room or
  * not, and what must not move stays.
  *
- * With /sys/kernel/debug/tier/fault_watermark set, the test "full" must fail; with
- * fault_split the test "fragmented", with fault_mlocked the test "mlocked".
+ * Each test must fail while the switch in /sys/kernel/debug/tier/faults/ is set that breaks its
+ * rule: "full" promote_watermark, "fragmented" promote_split, "mlocked" promote_mlocked.
  */
 #include "tier_fill.h"
 #include "tier_util.h"

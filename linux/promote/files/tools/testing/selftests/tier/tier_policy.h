@@ -10,11 +10,11 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "../tier_parts/tier_parts.h"
 #include "tier_disk.h"
 #include "tier_process.h"
 #include "tier_util.h"
 
-#define KMMSCAND	"/sys/kernel/mm/kmmscand/"
 #define CGROUPS		"/tmp/policy_test_cgroups"
 #define DIR_DISK	"/tmp/policy_test_disk"
 #define DIR_HUGE	"/tmp/policy_test_huge"
@@ -401,9 +401,10 @@ static inline char *map_race(int flags)
 static inline void promote_by_hand_only(void)
 {
 	change("/proc/sys/kernel/numa_balancing", "0");
-	change(KMMSCAND "promote_rate_mbps", "0");
-	change(KMMSCAND "scan_period_ms", "60000");
-	change(KMMSCAND "enabled", "1");
+	tier_parts_begin();
+	change(TIER_PARTS "promote/enabled", "0");
+	change(TIER_PARTS "scan/period_ms", "60000");
+	change(TIER_PARTS "scan/enabled", "1");
 }
 
 /* Skip all tests where they cannot run. */

@@ -6,8 +6,8 @@
  * gone, nothing may be left in the statistics of the groups and of MGLRU, nor in their charge,
  * and the nodes' counters are those from before.
  *
- * all_kinds must fail while fault_stat, fault_lru, fault_charge or fault_free is set in
- * /sys/kernel/debug/zap_batch/.
+ * all_kinds must fail while zap_stat, zap_lru, zap_charge or zap_free is set in
+ * /sys/kernel/debug/tier/faults/.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,8 +27,9 @@
 #include <unistd.h>
 
 #include "../kselftest_harness.h"
+#include "../tier_parts/tier_parts.h"
 
-#define ENABLED		"/sys/kernel/mm/zap_batch/enabled"
+#define ENABLED		TIER_PARTS "zap/enabled"
 #define CGROUPS		"/tmp/zap_test"
 #define PAGE		4096UL
 #define NR_PAGES	2048UL
@@ -41,6 +42,12 @@
 #define KNOWN		256UL
 /* Statistics of groups are added up every other second. */
 #define SETTLE_MS	2500
+
+/* Before the harness starts the tests, in processes of their own */
+static void __attribute__((constructor)) begin_parts(void)
+{
+	tier_parts_begin();
+}
 
 static int write_file(const char *path, const char *value)
 {
@@ -356,7 +363,7 @@ FIXTURE_SETUP(zap)
 	if (mount("none", CGROUPS, "cgroup2", 0, NULL) ||
 	    write_file(CGROUPS "/cgroup.subtree_control", "+memory"))
 		problem = "no memory control groups (v2)";
-	else if (write_file(ENABLED, "1"))
+	else if (tier_part_turn("zap", true))
 		problem = "it cannot be switched on";
 	else if (mkdir(CGROUPS "/a", 0700) || mkdir(CGROUPS "/b", 0700))
 		problem = "groups a and b exist already";
@@ -656,7 +663,7 @@ static void turn_switch(int i)
 TEST_F_TIMEOUT(zap, switching, 120)
 {
 	EXPECT_TRUE(run_four(turn_switch));
-	write_file(ENABLED, "1");
+	EXPECT_EQ(0, tier_part_turn("zap", true));
 	all_is_back(_metadata, self->node, self->dying);
 }
 
@@ -738,7 +745,7 @@ FIXTURE_SETUP(v1)
 		SKIP(return, "no batched unmapping (CONFIG_ZAP_BATCH)");
 	mkdir(V1, 0700);
 	if (mount("none", V1, "cgroup", 0, "memory") || mkdir(V1 "/a", 0700) ||
-	    write_file(ENABLED, "1"))
+	    tier_part_turn("zap", true))
 		SKIP(return, "no memory control groups (v1)");
 }
 

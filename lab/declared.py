@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Documents that are made of what the rooms declare in room.toml.
+
+An ABI file for each room with knobs, the tables between `<!-- declared: KIND -->` and
+`<!-- end -->` in PAGES, and the faults for the help of a Kconfig option.  A room.toml is changed,
+and `python -m lab declared --write` does the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from lab import cache, manifest, rooms
+from lab.errors import LabError
+from lab.manifest import Knob, Manifest
+
+ABI = "Documentation/ABI/testing"
+PAGES = (cache.PROJECT / "docs/operator.md", cache.PROJECT / "docs/counters.md")
+BEGIN, END = "<!-- declared: {} -->\n", "<!-- end -->"
+WHAT = """What:		/sys/kernel/mm/tier/{file}
+Date:		November 2026
+KernelVersion:	6.12
+Contact:	tiershift developers <tiershift@localhost.invalid>
+"""
+WIDTH = 64  # of a description, beside its two tabs
+
+
+# --- ABI files -------------------------------------------------------------------
+
+
+def _default(knob: Knob) -> str:
+    if isinstance(knob.default, int):
+        return str(knob.default)
+    least, shared = re.findall(r"\d+", knob.default)
+    return f"the larger of {least} and {shared} / CPUs, with the CPUs that are online at boot"
+
+
+def _entry(knob: Knob) -> str:
+    unit = f"In {knob.unit}, " if knob.unit else ""
+    span = f"{knob.min} to {knob.max}" if knob.max > knob.min + 1 else f"{knob.min} or {knob.max}"
+    values = (
+        f"{unit}{span}.  Default: {_default(knob)}.  Other values give EINVAL and change nothing."
+    )
+    paragraphs = [
+        textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+        for text in (knob.text, values)
+    ]
+    body = "\n\n".join("\n".join(f"\t\t{line}" for line in lines) for lines in paragraphs)
+    return WHAT.format(file=knob.file) + f"Description:\t{body.lstrip()}\n"
+
+
+def abi(knobs: Sequence[Knob]) -> str:
+    """The ABI file of these knobs."""
+    return "# SPDX-License-Identifier: GPL-2.0\n" + "\n".join(_entry(knob) for knob in knobs)
+
+
+# --- tables ----------------------------------------------------------------------
+
+
+def _range(knob: Knob) -> str:
+    span = f"{knob.min}, {knob.max}" if knob.max == knob.min + 1 else f"{knob.min} to {knob.max}"
+    return f"{span} {knob.unit}" if len(knob.unit.split()) == 1 else span
+
+
+def _knobs(found: Manifest) -> Iterator[list[str]]:
+    for knob in found.knobs:
+        yield [f"`{knob.file}`", str(knob.default), _range(knob), knob.advice or "-"]
+
+
+def _switches(found: Manifest) -> Iterator[list[str]]:
+    for switch in found.switches:
+        name = switch.file.removeprefix("/sys/kernel/mm/tier/")
+        yield [f"`{name}`", str(int(switch.wish)), switch.text]
+
+
+def _counters(found: Manifest) -> Iterator[list[str]]:
+    for counter in found.counters:
+        level = " (a level)" if counter.gauge else ""
+        yield [f"`{counter.name}`{level}", counter.text, counter.advice]
+
+
+def _events(found: Manifest) -> Iterator[list[str]]:
+    for event in found.events:
+        yield [f"`{event.name}`", event.text, ", ".join(f"`{name}`" for name in event.fields)]
+
+
+# Header, and the rows of a room
+TABLES: dict[str, tuple[list[str], Callable[[Manifest], Iterator[list[str]]]]] = {
+    "knobs": (["file in `/sys/kernel/mm/tier/`", "default", "range", "change it if"], _knobs),
+    "switches": (["file", "after boot", "the part that works"], _switches),
+    "counters": (["if it grows", "it means", "do"], _counters),
+    "events": (["event", "it means", "fields"], _events),
+}
+
+
+def table(kind: str) -> str:
+    """The lines of a table, of all rooms."""
+    header, rows = TABLES[kind]
+    found = [header, ["---"] * len(header)]
+    found += [row for one in manifest.load().values() for row in rows(one)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in found).replace("| --- ", "|---")
+
+
+def with_tables(text: str) -> str:
+    """A page with the tables that it has markers for brought up to date."""
+    for kind in TABLES:
+        head, begin, rest = text.partition(BEGIN.format(kind))
+        if not begin:
+            continue
+        _, end, tail = rest.partition(END)
+        if not end:
+            raise LabError(f"a table of {kind} has no end", f"add a line {END}")
+        text = head + begin + table(kind) + end + tail
+    return text
+
+
+# --- all together ----------------------------------------------------------------
+
+
+def documents() -> dict[Path, str]:
+    """Each file that is made, with what it should say."""
+    found: dict[Path, str] = {}
+    for room, one in manifest.load().items():
+        if one.knobs:
+            path = rooms.LINUX / room / "files" / ABI / f"sysfs-kernel-mm-tier-{room}"
+            found[path] = abi(one.knobs)
+    pages = {page: page.read_text("utf-8") for page in PAGES if page.exists()}
+    for kind in TABLES:
+        if not any(BEGIN.format(kind) in text for text in pages.values()):
+            names = " or ".join(str(page.relative_to(cache.PROJECT)) for page in PAGES)
+            todo = f"add the lines {BEGIN.format(kind).strip()} and {END} to one"
+            raise LabError(f"no page has a table of {kind}: {names}", todo)
+    return found | {page: with_tables(text) for page, text in pages.items()}
+
+
+def stale() -> list[Path]:
+    """Files that do not say what the rooms declare."""
+    return [
+        path
+        for path, text in documents().items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+
+
+def write() -> list[Path]:
+    """Bring all documents up to date; those that have changed."""
+    found, changed = documents(), stale()
+    for path in changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(found[path], encoding="utf-8")
+    return changed
+
+
+def fault_help(room: str) -> list[str]:
+    """The faults of a room as lines for the help of its Kconfig option."""
+    found = manifest.load()[room].faults
+    width = max((len(fault.name) for fault in found), default=0)
+    return [f"{fault.name:{width}}  {fault.text}" for fault in found]
