@@ -2,8 +2,8 @@
 """Documents that are made of what the rooms declare in room.toml.
 
 An ABI file for each room with knobs, the tables between `<!-- declared: KIND -->` and
-`<!-- end -->` in PAGES, and the faults for the help of a Kconfig option.  A room.toml is changed,
-and `python -m lab declared --write` does the rest.
+`<!-- end -->` in PAGES, and the faults in the help of a room's Kconfig option ..._DEBUG.  A
+room.toml is changed, and `python -m lab declared --write` does the rest.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ KernelVersion:	6.12
 Contact:	tiershift developers <tiershift@localhost.invalid>
 """
 WIDTH = 64  # of a description, beside its two tabs
+HELP = re.compile(
+    r"^config \w+_DEBUG\n(?:\t.*\n)*?\thelp\n((?:\t  .*\n|\n(?=\t  ))+)", re.MULTILINE
+)
+FAULTS = "While a fault is 1:"  # begins the paragraph of a help that is made
+INDENT = "\t  "  # of a help
+HELP_WIDTH = 70  # beside it
 
 
 # --- ABI files -------------------------------------------------------------------
@@ -117,6 +123,44 @@ def with_tables(text: str) -> str:
     return text
 
 
+# --- help of faults ---------------------------------------------------------------
+
+
+def fault_help(room: str) -> list[str]:
+    """The faults of a room as lines for the help of its Kconfig option."""
+    return [
+        line
+        for fault in manifest.load()[room].faults
+        for line in textwrap.wrap(
+            f"{fault.name}: {fault.text}",
+            HELP_WIDTH,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+
+
+def with_faults(text: str, lines: Sequence[str]) -> str:
+    """A Kconfig file; the help of its option ..._DEBUG lists faults before its last paragraph."""
+    found = HELP.search(text)
+    if not found:
+        raise LabError("no option ..._DEBUG has a help", "add one for the faults of the room")
+    paragraphs = found[1].rstrip("\n").split("\n\n")
+    kept = [one for one in paragraphs if not one.startswith(INDENT + FAULTS)]
+    kept[-1:-1] = ["\n".join(INDENT + line for line in (FAULTS, *lines))]
+    return text[: found.start(1)] + "\n\n".join(kept) + "\n" + text[found.end(1) :]
+
+
+def _kconfig(room: str) -> Path:
+    """The Kconfig file of a room that has the option of its faults."""
+    for name, path in rooms.Room(room, rooms.LINUX / room).files.items():
+        if Path(name).name.startswith("Kconfig") and HELP.search(path.read_text("utf-8")):
+            return path
+    todo = "add an option ..._DEBUG with a help to a file Kconfig* of the room"
+    raise LabError(f"linux/{room} has faults, and no option for them", todo)
+
+
 # --- all together ----------------------------------------------------------------
 
 
@@ -127,6 +171,9 @@ def documents() -> dict[Path, str]:
         if one.knobs:
             path = rooms.LINUX / room / "files" / ABI / f"sysfs-kernel-mm-tier-{room}"
             found[path] = abi(one.knobs)
+        if one.faults:
+            path = _kconfig(room)
+            found[path] = with_faults(path.read_text("utf-8"), fault_help(room))
     pages = {page: page.read_text("utf-8") for page in PAGES if page.exists()}
     for kind in TABLES:
         if not any(BEGIN.format(kind) in text for text in pages.values()):
@@ -152,10 +199,3 @@ def write() -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(found[path], encoding="utf-8")
     return changed
-
-
-def fault_help(room: str) -> list[str]:
-    """The faults of a room as lines for the help of its Kconfig option."""
-    found = manifest.load()[room].faults
-    width = max((len(fault.name) for fault in found), default=0)
-    return [f"{fault.name:{width}}  {fault.text}" for fault in found]

@@ -143,8 +143,8 @@ PARTS = (
                 "aging of KVM guest memory",
             ),
         ),
-        'Four more mechanisms have switches of their own, off after boot.  "Without" is the base '
-        "kernel; for KVM's flush requests it is the switched-off mechanism:",
+        "Four more mechanisms are parts of `/sys/kernel/mm/tier/`, each with a switch.  "
+        '"Without" is the base kernel; for KVM\'s flush requests it is the switched-off mechanism:',
     ),
     Part(
         ("**tiershift loses**", "compared with", "the other", "tiershift"),

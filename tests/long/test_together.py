@@ -20,7 +20,7 @@ PLUGGED = topology.load("two-tier-plugged")
 LOAD_S = 8  # of each combination
 STRESS_S = 600
 # More than the fast node has room for, where the debug kernel takes a good part of it
-STRESS = "--vm 2 --vm-bytes 480M --vm-keep"
+STRESS = "--vm 2 --vm-bytes 300M --vm-keep"
 START_S = 15  # in which parts start once there is slow memory
 # How long all is on before it is switched off and on again.  Without a second or two nothing would
 # ever be found hot.

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lab import declared, manifest, rooms, tier
 from lab.errors import LabError
-from lab.manifest import Counter, Event, Knob, Manifest, Switch
+from lab.manifest import Counter, Event, Fault, Knob, Manifest, Switch
 from lab.rooms import Room
 
 ROOMS = rooms.series()
@@ -93,15 +94,57 @@ def test_each_table_is_on_one_page() -> None:
     )
 
 
-def test_help_has_each_fault() -> None:
+HELP = """config ZAP_DEBUG
+\tbool "Let tests break it"
+\tselect TIER_FAULTS
+\thelp
+\t  Adds faults.
+
+\t  If unsure, say N.
+
+config OTHER
+\tbool "Other"
+"""
+
+
+def _helped(text: str) -> list[tuple[str, str]]:
+    """Faults in the help of options ..._DEBUG, each with what it breaks."""
+    found: list[tuple[str, str]] = []
+    for body in re.findall(r"^config \w+_DEBUG$(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE):
+        words = re.sub(r"\n\t {3,}", " ", body)
+        found += re.findall(r"^\t  ([a-z]+_\w+): (.*)$", words, re.MULTILINE)
+    return found
+
+
+@each_room
+def test_kconfig_helps_have_the_faults(room: Room) -> None:
+    texts = [path.read_text() for name, path in room.files.items() if "/Kconfig" in f"/{name}"]
+    wanted = [(fault.name, fault.text) for fault in MANIFESTS[room.name].faults]
+    assert [one for text in texts for one in _helped(text)] == wanted
+    assert all(len(line.expandtabs(8)) <= 80 for text in texts for line in text.splitlines())
+
+
+def test_help_is_made() -> None:
     lines = declared.fault_help("zap-batch")
-    assert [line.split()[0] for line in lines] == [
-        "zap_stat",
-        "zap_lru",
-        "zap_charge",
-        "zap_free",
-    ]
+    text = declared.with_faults(HELP, lines)
+    assert text.startswith(HELP.partition("\n\t  If unsure")[0] + "\n\t  While a fault is 1:\n")
+    assert text.endswith(lines[-1] + "\n\n\t  If unsure" + HELP.partition("If unsure")[2])
+    assert [name for name, _ in _helped(text)] == ["zap_stat", "zap_lru", "zap_charge", "zap_free"]
+    assert declared.with_faults(text, lines) == text
+    # Also a fault that is gone, or comes
+    assert declared.with_faults(declared.with_faults(text, lines[:1]), lines) == text
     assert declared.fault_help("demote-seam") == []
+
+
+def test_faults_without_a_help_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no option"):
+        declared.with_faults(HELP.replace("_DEBUG", ""), ["x_y: z"])
+    monkeypatch.setattr(rooms, "LINUX", tmp_path)
+    monkeypatch.setattr(
+        manifest, "load", lambda: {"one": Manifest("a", "works", faults=(Fault("a_b", "c"),))}
+    )
+    with pytest.raises(LabError, match="linux/one has faults, and no option"):
+        declared.documents()
 
 
 # --- code ------------------------------------------------------------------------
@@ -328,3 +371,13 @@ def test_faults_of_code_are_read() -> None:
         "some_one",
         "some_two",
     ]
+
+
+def test_faults_of_a_help_are_read() -> None:
+    made = declared.with_faults(HELP, ["zap_lru: pages stay", "    counted", "zap_free: none is"])
+    assert _helped(made) == [("zap_lru", "pages stay counted"), ("zap_free", "none is")]
+    # One that the help lacks, one that nobody declares, and one with other words
+    assert _helped(made.replace("\t  zap_free: none is\n", "")) != _helped(made)
+    assert _helped(made.replace("\t  zap_free", "\t  zap_new: it\n\t  zap_free")) != _helped(made)
+    assert _helped(made.replace("counted", "known")) != _helped(made)
+    assert _helped(made.replace("ZAP_DEBUG", "ZAP")) == []

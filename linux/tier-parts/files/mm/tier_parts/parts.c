@@ -16,9 +16,10 @@
  * The boot parameter tier=on writes 1 to tier/enabled while the kernel boots.  With tier=off no
  * write can switch anything on until the next boot.
  *
- * Locking: tier_parts_lock serializes writes, starts and stops, and protects wishes and states.  A
- * part may take locks of its own below tier_parts_lock, and must hold none that its callbacks take
- * when it adds itself.
+ * Locking: tier_parts_lock serializes writes, starts and stops, and changes of wishes and states.
+ * Readers of files take no lock: any user can read, and a throttled reader must not keep the
+ * administrator from switching.  Parts stay in the list for ever.  A part may take locks of its own
+ * below tier_parts_lock, and must hold none that its callbacks take when it adds itself.
  */
 
 #define pr_fmt(fmt) "tier: " fmt
@@ -31,6 +32,7 @@
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/notifier.h>
+#include <linux/rculist.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
 #include <linux/tier_parts.h>
@@ -72,14 +74,15 @@ early_param("tier", tier_setup);
 
 static struct tier_part *tier_part_of(const struct kobject *kobj)
 {
-	struct tier_part *part;
+	struct tier_part *part, *found = NULL;
 
-	lockdep_assert_held(&tier_parts_lock);
-	list_for_each_entry(part, &tier_parts, list) {
+	rcu_read_lock();
+	list_for_each_entry_rcu(part, &tier_parts, list) {
 		if (part->kobj == kobj)
-			return part;
+			found = part;
 	}
-	return NULL;
+	rcu_read_unlock();
+	return found;
 }
 
 /* The state of the whole, in a word */
@@ -107,7 +110,7 @@ static void tier_tell(void)
 
 	if (state == tier_state_shown)
 		return;
-	tier_state_shown = state;
+	WRITE_ONCE(tier_state_shown, state);
 	sysfs_notify(tier_kobj, NULL, "state");
 }
 
@@ -115,8 +118,8 @@ static void tier_part_set(struct tier_part *part, enum tier_part_state state, co
 {
 	bool changed = state != part->state;
 
-	part->state = state;
-	part->reason = reason;
+	WRITE_ONCE(part->state, state);
+	WRITE_ONCE(part->reason, reason);
 	if (changed)
 		sysfs_notify(part->kobj, NULL, "state");
 }
@@ -206,20 +209,15 @@ static int tier_parse(const char *buf, bool *on)
 
 static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	struct tier_part *part;
-	bool on;
+	const struct tier_part *part = tier_part_of(kobj);
 
-	mutex_lock(&tier_parts_lock);
-	part = tier_part_of(kobj);
-	on = part ? part->wish : tier_enabled && kobj == tier_kobj;
-	mutex_unlock(&tier_parts_lock);
-	return sysfs_emit(buf, "%d\n", on);
+	return sysfs_emit(buf, "%d\n", part ? READ_ONCE(part->wish) : READ_ONCE(tier_enabled));
 }
 
 static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 			     size_t count)
 {
-	struct tier_part *part;
+	struct tier_part *part = tier_part_of(kobj);
 	bool on;
 
 	if (tier_parse(buf, &on))
@@ -228,11 +226,10 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, 
 		return -EPERM;
 	if (mutex_lock_interruptible(&tier_parts_lock))
 		return -ERESTARTSYS;
-	part = tier_part_of(kobj);
 	if (part)
-		part->wish = on;
+		WRITE_ONCE(part->wish, on);
 	else if (kobj == tier_kobj)
-		tier_enabled = on;
+		WRITE_ONCE(tier_enabled, on);
 	tier_parts_apply();
 	mutex_unlock(&tier_parts_lock);
 	return count;
@@ -240,26 +237,17 @@ static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, 
 
 static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	struct tier_part *part;
-	const char *state;
+	const struct tier_part *part = tier_part_of(kobj);
 
-	mutex_lock(&tier_parts_lock);
-	part = tier_part_of(kobj);
-	state = !part ? tier_state() : tier_part_states[part->state];
-	mutex_unlock(&tier_parts_lock);
-	return sysfs_emit(buf, "%s\n", state);
+	return sysfs_emit(buf, "%s\n", part ? tier_part_states[READ_ONCE(part->state)] :
+			  READ_ONCE(tier_state_shown));
 }
 
 static ssize_t reason_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	struct tier_part *part;
-	const char *reason = NULL;
+	const struct tier_part *part = tier_part_of(kobj);
+	const char *reason = part ? READ_ONCE(part->reason) : NULL;
 
-	mutex_lock(&tier_parts_lock);
-	part = tier_part_of(kobj);
-	if (part)
-		reason = part->reason;
-	mutex_unlock(&tier_parts_lock);
 	return sysfs_emit(buf, "%s\n", reason ?: "");
 }
 
@@ -345,7 +333,7 @@ int tier_part_add(struct tier_part *part)
 		return err;
 	}
 	mutex_lock(&tier_parts_lock);
-	list_add_tail(&part->list, &tier_parts);
+	list_add_tail_rcu(&part->list, &tier_parts);
 	tier_parts_apply();
 	mutex_unlock(&tier_parts_lock);
 	return 0;
