@@ -92,3 +92,20 @@ def test_selftests_of_a_room(
     built = selftests.programs(kernel, directory)
     machine = topology.load("two-tier", fast_mb=768, slow_mb=512)
     report(subtests, selftests.run_programs(kernel, built, wanted, machine, out_dir))
+
+
+def test_a_boot_with_tier_off_lets_nothing_start(
+    torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """The cases that only such a boot has; without it they skip themselves."""
+    built = selftests.programs(torture_kernel, "tier_parts")
+    cases = selftests.run_programs(
+        torture_kernel,
+        built,
+        (Program("parts_test", "blocked", timeout_s=60),),
+        topology.load("two-tier"),
+        out_dir,
+        prepare="true",
+        append="tier=on tier=off",  # the last one counts
+    )
+    report(subtests, cases, may_skip=())

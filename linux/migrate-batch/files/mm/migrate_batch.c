@@ -60,7 +60,7 @@
  * hull or by the walk (migrate_hull_covers()); no task waits for a folio while it has several
  * folios locked.
  *
- * Cost when off: a test of a pointer for each mapping, of a count for each folio; no-ops for PTEs.
+ * Cost when off: a test of a pointer for each folio; no-ops for PTEs.
  */
 
 #define pr_fmt(fmt) "migrate_batch: " fmt

@@ -22,7 +22,7 @@ struct page_vma_mapped_walk;
 /* Rows of /proc/vmstat */
 enum migrate_batch_row {
 	MIGRATE_FOLIOS,			/* folios that were moved by steps that take many folios */
-	MIGRATE_FALLBACK,		/* folios that were moved singly while batches are on */
+	MIGRATE_FALLBACK,		/* small folios that were unmapped by a walk of their own */
 	MIGRATE_FLUSH,			/* batches that were flushed once */
 	MIGRATE_NOTIFY,			/* runs of which secondary MMUs were told once */
 	NR_MIGRATE_ROWS
@@ -122,6 +122,13 @@ static inline bool migrate_hull_covers(const struct migrate_run *run,
 	       run->range.start <= range->start && range->end <= run->range.end;
 }
 
+DECLARE_PER_CPU(unsigned long [NR_MIGRATE_ROWS], migrate_batch_rows);
+
+static inline void migrate_batch_count_row(enum migrate_batch_row row)
+{
+	this_cpu_inc(migrate_batch_rows[row]);
+}
+
 /**
  * migrate_run_unmap - unmap a folio that follows others of a run
  * @run:	that is being unmapped, or NULL
@@ -135,7 +142,11 @@ static inline bool migrate_hull_covers(const struct migrate_run *run,
 static inline bool migrate_run_unmap(const struct migrate_run *run, struct migrate_unmap *unmap,
 				     struct folio *folio)
 {
-	return run && run->begun && __migrate_run_unmap(unmap, folio);
+	if (run && run->begun && __migrate_run_unmap(unmap, folio))
+		return true;
+	if (run && !folio_test_large(folio))
+		migrate_batch_count_row(MIGRATE_FALLBACK);
+	return false;
 }
 
 /**
@@ -170,13 +181,6 @@ static inline bool migrate_batch_ptes(struct folio *folio)
 	return migrate_batch_on() && folio_test_large(folio) && !folio_test_hugetlb(folio);
 }
 
-DECLARE_PER_CPU(unsigned long [NR_MIGRATE_ROWS], migrate_batch_rows);
-
-static inline void migrate_batch_count_row(enum migrate_batch_row row)
-{
-	this_cpu_inc(migrate_batch_rows[row]);
-}
-
 extern atomic_long_t migrate_batch_counts[NR_MIGRATE_COUNTS];
 
 /*
@@ -187,8 +191,6 @@ static __always_inline void migrate_batch_count_pages(enum migrate_batch_way wha
 {
 	if (what == MIGRATE_MOVED_BY_BATCH)
 		migrate_batch_count_row(MIGRATE_FOLIOS);
-	else if (what == MIGRATE_MOVED_SINGLY && migrate_batch_on())
-		migrate_batch_count_row(MIGRATE_FALLBACK);
 	if (IS_ENABLED(CONFIG_MIGRATE_BATCH_DEBUG))
 		atomic_long_add(nr, &migrate_batch_counts[what]);
 }
