@@ -62,6 +62,7 @@ def _all_combinations() -> str:
 # Hint faults of NUMA balancing are what the part postpone is about.
 WITHOUT_PAUSE = f"""
 echo 2 > /proc/sys/kernel/numa_balancing
+FULL=1
 turn() {{
 	turns=0
 	while [ ! -e /tmp/stop ]; do
@@ -132,7 +133,8 @@ def test_switched_without_pause(debug_kernel: KernelImage, out_dir: Path) -> Non
     print(*(line for line in text.splitlines() if line.startswith("MEMORY")), sep="\n")
     assert switched.failed(text) == []
     assert "stress" in switched.facts(text, "CODES") and turns > STRESS_S / 10
-    assert switched.still(text, "warm", "end") == []
+    # Demotion seldom meets a list that is read-only.
+    assert {*switched.still(text, "warm", "end")} <= {"defer"}
     assert switched.differing(switched.facts(text, "OFF")["end"], OFF) == []
     assert switched.grown(text, "warm", "end") == []
 
