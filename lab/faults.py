@@ -141,7 +141,7 @@ def trials(machine: str, *, long: bool) -> list[Trial]:
 
 
 def untested(faults: Sequence[Fault]) -> set[str]:
-    """Those that no test sets."""
+    """Faults that no test sets."""
     names = {fault.name for fault in faults if fault.tests}
     set_too = {name for fault in faults for test in fault.tests for name in test.also}
     return {fault.name for fault in faults} - names - set_too

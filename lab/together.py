@@ -109,7 +109,7 @@ ROWS = {
     "zapped": "tier_zap_pages",
     "asked": "tier_age_questions",
 }
-# Those that must have worked where they are on: Redis unmaps nothing, and writes nothing.
+# Each of these parts must have worked where it is on.  Redis unmaps nothing, and writes nothing.
 WORKED = ("promoted", "batched", "asked")
 
 

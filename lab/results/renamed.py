@@ -3,7 +3,7 @@
 
 A line of the ledger has names of the lab's own, which stay.  Its raw data have rows of
 /proc/vmstat and paths of settings as the kernel of that day called them.  ledger.raw() gives
-them the names of today, so that nobody else has to know the old ones.
+them the names of today, so that no other module has to know the old names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROWS = {
     "migrc_backoff": "tier_defer_backoff",
     "migrc_pending": "tier_defer_pending",
 }
-# Those that a scenario's settings have named, and whose values mean the same today
+# Settings that scenarios have named; a value means the same under both names
 FILES = {
     "/sys/kernel/mm/kmmscand/page_cache": tier.file("scan", "page_cache"),
     "/sys/kernel/mm/kmmscand/scan_cpu_permille": tier.file("scan", "cpu_permille"),

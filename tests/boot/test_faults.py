@@ -16,7 +16,7 @@ from lab.build import KernelImage
 from lab.faults import Machine, Trial
 
 MACHINES = faults.machines()
-# Those that `make test` boots
+# Machines that `make test` boots
 QUICK = [name for name in MACHINES if faults.trials(name, long=False)]
 
 

@@ -376,7 +376,7 @@ def test_faults_of_code_are_read() -> None:
 def test_faults_of_a_help_are_read() -> None:
     made = declared.with_faults(HELP, ["zap_lru: pages stay", "    counted", "zap_free: none is"])
     assert _helped(made) == [("zap_lru", "pages stay counted"), ("zap_free", "none is")]
-    # One that the help lacks, one that nobody declares, and one with other words
+    # The help lacks a fault, has a fault that no room declares, or has other words
     assert _helped(made.replace("\t  zap_free: none is\n", "")) != _helped(made)
     assert _helped(made.replace("\t  zap_free", "\t  zap_new: it\n\t  zap_free")) != _helped(made)
     assert _helped(made.replace("counted", "known")) != _helped(made)

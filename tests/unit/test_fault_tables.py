@@ -218,7 +218,7 @@ def test_words_are_those_of_the_programs() -> None:
         assert found, f"{one.label}: nothing in {name}/ says {words!r}"
 
 
-def test_words_that_nobody_says_are_found() -> None:
+def test_words_of_no_source_are_found() -> None:
     assert _prints(r"memory stays that is %s\n", r"memory stays that is bound")
     assert _prints(r"%s limits what is promoted of %s\n", r"p limits what is promoted of p/a")
     assert not _prints(r"%s\n", r"memory stays that is bound")

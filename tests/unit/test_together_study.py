@@ -32,7 +32,7 @@ def _turn(**changes: dict[str, float]) -> dict[str, Figures]:
 
 
 def _sample(t_ms: int, fast: int, slow: int, region: int = 2) -> instruments.AccessSample:
-    """CPU 0 counts; CPU 3 is the virtual machine's, which nobody asked for."""
+    """CPU 0 counts; CPU 3 is the virtual machine's, and no case asks for it."""
     nodes = ((fast, slow), (0, 0), (0, 0), (0, 9999), (0, 0))
     return instruments.AccessSample(t_ms, "period", region, 0, True, "", nodes, (0,) * 5)
 

@@ -324,7 +324,7 @@ int tier_part_add(struct tier_part *part)
 	part->kobj = kobject_create_and_add(part->name, tier_kobj);
 	if (!part->kobj)
 		return -ENOMEM;
-	/* Without the lock: a reader of a file may wait for it, and removal for the reader. */
+	/* Without the lock: a writer to a file may wait for it, and removal for the writer. */
 	err = sysfs_create_files(part->kobj, tier_part_attrs);
 	if (!err && part->knobs)
 		err = sysfs_create_group(part->kobj, part->knobs);
@@ -364,10 +364,14 @@ subsys_initcall(tier_parts_init);
 /* The memory tiers of boot memory come with late_initcall(). */
 static int __init tier_parts_late(void)
 {
+	int err;
+
 	if (!tier_kobj)
 		return -ENOMEM;
 	WRITE_ONCE(tier_ready, true);
+	/* Before the look at what is there: memory that comes in between is not missed. */
+	err = register_memory_notifier(&tier_memory_nb);
 	tier_parts_retry(NULL);
-	return register_memory_notifier(&tier_memory_nb);
+	return err;
 }
 late_initcall_sync(tier_parts_late);

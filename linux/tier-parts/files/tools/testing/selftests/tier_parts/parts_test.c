@@ -19,7 +19,7 @@
 
 #define NODES		"/sys/devices/system/node/"
 #define MAX_NODES	64
-#define NOBODY		65534
+#define UNPRIVILEGED	65534
 /* Until poll(2) must have returned, and until the other process writes */
 #define POLL_MS		5000
 #define WRITE_MS	200
@@ -415,12 +415,12 @@ static void test_reader(void)
 
 	pid = fork();
 	if (!pid) {
-		if (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY))
+		if (setgroups(0, NULL) || setgid(UNPRIVILEGED) || setuid(UNPRIVILEGED))
 			_exit(2);
 		_exit(!each_file(may_only_read));
 	}
 	waitpid(pid, &status, 0);
-	ksft_test_result(!status, "who is not root reads each file, and writes none\n");
+	ksft_test_result(!status, "a user without privilege reads each file, and writes none\n");
 }
 
 /* Write something to some file all the time. */
