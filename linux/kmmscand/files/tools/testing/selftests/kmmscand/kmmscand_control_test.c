@@ -26,6 +26,9 @@
 #define SHOW_SCAN	"--show-scan"
 /* A process that has opted out must have been seen at least so often */
 #define OFF_SAMPLES	2
+/* A worker runs and rests for so long in turn: samples of the CPUs must meet the worker. */
+#define RUN_S		0.002
+#define REST_US		2000
 
 /* A file of a group, "" is the root */
 static const char *in(const char *group, const char *file)
@@ -130,7 +133,7 @@ static bool populate_shared(struct worker *w)
 
 static void work(struct worker *w, const char *group)
 {
-	double next = now();
+	double next = now(), begun;
 	char *p = NULL;
 	int scan;
 
@@ -150,10 +153,10 @@ static void work(struct worker *w, const char *group)
 		if (scan >= 0 && prctl(PR_SET_TIER_SCAN, scan, 0, 0, 0))
 			_exit(2);
 		w->ready = true;
-		if (!w->idle)
+		begun = now();
+		while (!w->idle && now() < begun + RUN_S)
 			touch(p, w->len);
-		/* Others need the CPU, too. */
-		usleep(2000);
+		usleep(REST_US);
 		if (now() >= next) {
 			w->moved = count_on(p, w->len, fast);
 			next = now() + 0.1;
@@ -328,7 +331,6 @@ static void test_opt_out(void)
 	double end;
 
 	ok &= arrives(twin, 0);
-	/* A process that sleeps most of the time is seldom sampled. */
 	end = now() + ARRIVE_S;
 	while (event_count("tier_scan_skip_prctl") < off + OFF_SAMPLES && now() < end)
 		usleep(50000);
