@@ -30,6 +30,7 @@ enum tier_fault {
 	TIER_FAULT_KEEP,
 	TIER_FAULT_SPARE,
 	TIER_FAULT_MEMCG,
+	/* private: */
 	NR_TIER_FAULTS
 };
 

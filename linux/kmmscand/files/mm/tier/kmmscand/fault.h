@@ -50,6 +50,7 @@ enum kmmscand_fault {
 	KMMSCAND_FAULT_RATE,
 	KMMSCAND_FAULT_IDLE,
 	KMMSCAND_FAULT_AGAIN,
+	/* private: */
 	NR_KMMSCAND_FAULTS
 };
 

@@ -38,7 +38,8 @@
  * @cost:     of the visits of this turn, in ns
  * @pushed:   candidates of this turn, in base pages
  * @young:    slow pages accessed before the visits of this turn, by bits and owed flushes
- * @found:    candidates of the last visit, and of how many page tables (@found_of)
+ * @found:    candidates of the last visit
+ * @found_of: page tables in which the last visit found them
  * @change:   how many pages looks for change find
  * @owed:     whose Accessed bits the last look has cleared; no flush has followed
  * @owed_from: where it looked, so where TLBs hide accesses
