@@ -78,25 +78,32 @@ def _tiering(label: str, study: str, figure: str, form: str, other: str = "NUMA 
 
 
 BIG = "repeats-hotcold-4g"
+PER_PAGE = "kernel instructions per promoted page"
+AT_THE_END = "accesses served by fast memory at the end"
 POSTPONED = "lookup: NUMA balancing, batched migration, flushing promotions postponed"
 ZAP = "time: munmap, 4 KiB, 1024 MiB"
 PARTS = (
     Part(
-        ("4 GiB, 10 % of it hot; emulated", "NUMA balancing", "tiershift"),
+        ("emulated", "NUMA balancing", "tiershift"),
         (
-            _tiering(
-                "seconds until 90 % of the best fast-memory share", BIG, "t90_best_s", "{:.1f}"
+            *(
+                _tiering(f"4 GiB, 10 % of it hot: {label}", BIG, figure, form)
+                for label, figure, form in (
+                    ("seconds until 90 % of the best fast-memory share", "t90_best_s", "{:.1f}"),
+                    (f"{PER_PAGE}, application's CPUs", "app_per_page", "{:,.0f}"),
+                    (f"{PER_PAGE}, all CPUs", "all_per_page", "{:,.0f}"),
+                    (AT_THE_END, "hit_ratio_end", "{:.1%}"),
+                )
             ),
-            _tiering(
-                "kernel instructions per promoted page, application's CPUs",
-                BIG,
-                "app_per_page",
-                "{:,.0f}",
+            *(
+                _tiering(f"Redis, a virtual machine beside it: {label}", "together", figure, form)
+                for label, figure, form in (
+                    ("kernel instructions per operation, Redis's CPU", "kernel_per_op", "{:,.0f}"),
+                    ("TLB interrupts per 1,000 operations, the same", "interrupts", "{:,.2f}"),
+                    ("longest stretch of kernel instructions, the same", "stretch", "{:,.0f}"),
+                    (AT_THE_END, "hit_ratio_end", "{:.1%}"),
+                )
             ),
-            _tiering(
-                "kernel instructions per promoted page, all CPUs", BIG, "all_per_page", "{:,.0f}"
-            ),
-            _tiering("accesses served by fast memory at the end", BIG, "hit_ratio_end", "{:.1%}"),
         ),
     ),
     Part(
