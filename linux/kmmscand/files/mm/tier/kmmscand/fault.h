@@ -29,6 +29,7 @@
  * @KMMSCAND_FAULT_RATE:		promote/rate_mbps is ignored
  * @KMMSCAND_FAULT_IDLE:		pages make room that were idle for a moment only
  * @KMMSCAND_FAULT_AGAIN:		groups exchange as much, whatever comes back
+ * @KMMSCAND_FAULT_OWN_CPU:		the CPU on which the sampler itself runs has no sample
  */
 enum kmmscand_fault {
 	KMMSCAND_FAULT_YOUNG,
@@ -50,6 +51,7 @@ enum kmmscand_fault {
 	KMMSCAND_FAULT_RATE,
 	KMMSCAND_FAULT_IDLE,
 	KMMSCAND_FAULT_AGAIN,
+	KMMSCAND_FAULT_OWN_CPU,
 	/* private: */
 	NR_KMMSCAND_FAULTS
 };

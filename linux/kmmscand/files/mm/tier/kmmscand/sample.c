@@ -7,6 +7,10 @@
  * that uses a share u of a CPU is seen after 1 / (SAMPLES * u) seconds on average: after 6 s at 1
  * %.
  *
+ * The work item itself has taken a CPU from a thread.  A timer starts the work item, and looks
+ * at the task that the timer has interrupted.  The timer is on the CPU of the last work item, so
+ * an unbound worker that always comes to one CPU hides no thread there.
+ *
  * Cost: the lock of each run queue, and a look up in the hash of address spaces: SAMPLES * CPUs *
  * 0.3 us a second.  No CPU is interrupted, and CPUs without a tick (nohz_full) are looked at like
  * others.
@@ -14,7 +18,8 @@
  * A kernel thread that has borrowed an address space (vhost, io_uring workers are user threads)
  * does not count, but by PF_USER_WORKER.
  *
- * Locking: RCU keeps the task; its mm is read under task_lock().
+ * Locking: RCU keeps the task; its mm is read under task_lock().  A task changes its mm with
+ * interrupts off, so the timer may read the mm of the task that the timer has interrupted.
  */
 
 #include <linux/cpumask.h>
@@ -23,19 +28,31 @@
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
+#include <linux/smp.h>
+#include <linux/timer.h>
 #include <linux/topology.h>
 #include <linux/workqueue.h>
 
 #include "control.h"
 #include "events.h"
+#include "fault.h"
 #include "sample.h"
 #include "space.h"
 
 #define SAMPLES		16
 
+/*
+ * @timer: starts @work
+ * @home:  fast node
+ * @cpu:   at which @timer has looked
+ * @mm:    that was in use there, or NULL; with mm_count held, for @work
+ */
 struct sampler {
-	struct delayed_work work;
+	struct timer_list timer;
+	struct work_struct work;
 	int home;
+	int cpu;
+	struct mm_struct *mm;
 };
 
 static struct workqueue_struct *sample_wq;
@@ -60,32 +77,56 @@ static struct mm_struct *sample_cpu(int cpu)
 	return mm;
 }
 
+static void sample_drop(struct sampler *sampler)
+{
+	if (sampler->mm)
+		mmdrop(sampler->mm);
+	sampler->mm = NULL;
+}
+
+static void sample_timer(struct timer_list *timer)
+{
+	struct sampler *sampler = from_timer(sampler, timer, timer);
+	struct task_struct *task = current;
+
+	sampler->cpu = smp_processor_id();
+	sampler->mm = NULL;
+	if (!(task->flags & PF_KTHREAD) && task->mm && !kmmscand_fault(OWN_CPU)) {
+		sampler->mm = task->mm;
+		mmgrab(sampler->mm);
+	}
+	queue_work(sample_wq, &sampler->work);
+}
+
 static void sample_work(struct work_struct *work)
 {
-	struct sampler *sampler = container_of(to_delayed_work(work), struct sampler, work);
+	struct sampler *sampler = container_of(work, struct sampler, work);
 	unsigned int period = HZ / SAMPLES;
 	struct mm_struct *mm;
 	int cpu;
 
 	for_each_online_cpu(cpu) {
 		int nid = cpu_to_node(cpu);
+		bool own = cpu == sampler->cpu;
 
 		if (sample_homes[nid] != sampler->home)
 			continue;
-		mm = sample_cpu(cpu);
+		mm = own ? sampler->mm : sample_cpu(cpu);
 		if (!mm)
 			continue;
 		if (kmmscand_wants(mm))
 			space_seen(mm, nid, sampler->home);
 		else
 			count_kmmscand_events(KMMSCAND_MM_OFF, 1);
-		mmdrop(mm);
+		if (!own)
+			mmdrop(mm);
 		cond_resched();
 	}
+	sample_drop(sampler);
 	spaces_wake(sampler->home);
 	/* So that no thread escapes by its rhythm */
-	queue_delayed_work(sample_wq, &sampler->work,
-			   period - period / 4 + get_random_u32_below(period / 2 + 1));
+	mod_timer(&sampler->timer,
+		  jiffies + period - period / 4 + get_random_u32_below(period / 2 + 1));
 }
 
 /**
@@ -100,7 +141,7 @@ void sample_init(struct workqueue_struct *wq)
 
 	sample_wq = wq;
 	for_each_node(nid)
-		INIT_DELAYED_WORK(&samplers[nid].work, sample_work);
+		INIT_WORK(&samplers[nid].work, sample_work);
 }
 
 /**
@@ -122,7 +163,8 @@ void sample_start(const nodemask_t *homes)
 	}
 	for_each_node_mask(home, *homes) {
 		samplers[home].home = home;
-		queue_delayed_work(sample_wq, &samplers[home].work, 1);
+		timer_setup(&samplers[home].timer, sample_timer, 0);
+		mod_timer(&samplers[home].timer, jiffies + 1);
 	}
 }
 
@@ -136,6 +178,10 @@ void sample_stop(const nodemask_t *homes)
 {
 	int home;
 
-	for_each_node_mask(home, *homes)
-		cancel_delayed_work_sync(&samplers[home].work);
+	for_each_node_mask(home, *homes) {
+		/* A timer that was shut down is not started again by its work item. */
+		timer_shutdown_sync(&samplers[home].timer);
+		cancel_work_sync(&samplers[home].work);
+		sample_drop(&samplers[home]);
+	}
 }

@@ -26,9 +26,6 @@
 #define SHOW_SCAN	"--show-scan"
 /* A process that has opted out must have been seen at least so often */
 #define OFF_SAMPLES	2
-/* A worker runs and rests for so long in turn: samples of the CPUs must meet the worker. */
-#define RUN_S		0.002
-#define REST_US		2000
 
 /* A file of a group, "" is the root */
 static const char *in(const char *group, const char *file)
@@ -133,7 +130,7 @@ static bool populate_shared(struct worker *w)
 
 static void work(struct worker *w, const char *group)
 {
-	double next = now(), begun;
+	double next = now();
 	char *p = NULL;
 	int scan;
 
@@ -153,10 +150,10 @@ static void work(struct worker *w, const char *group)
 		if (scan >= 0 && prctl(PR_SET_TIER_SCAN, scan, 0, 0, 0))
 			_exit(2);
 		w->ready = true;
-		begun = now();
-		while (!w->idle && now() < begun + RUN_S)
-			touch(p, w->len);
-		usleep(REST_US);
+		if (w->idle)
+			usleep(2000);
+		else
+			touch_and_rest(p, w->len);
 		if (now() >= next) {
 			w->moved = count_on(p, w->len, fast);
 			next = now() + 0.1;

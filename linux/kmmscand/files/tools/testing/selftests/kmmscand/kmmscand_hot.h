@@ -24,11 +24,9 @@ static inline void warm(const char *addr, size_t len, double seconds)
 {
 	double end = now() + seconds;
 
-	do {
-		touch(addr, len);
-		/* Others need the CPU, too. */
-		usleep(2000);
-	} while (now() < end);
+	do
+		touch_and_rest(addr, len);
+	while (now() < end);
 }
 
 /* Keep pages hot for so long, or until the share of them is on the fast node, in percent. */
@@ -38,8 +36,7 @@ static unsigned long keep_hot(char *addr, size_t len, double seconds, unsigned i
 	unsigned long moved = 0;
 
 	while (now() < end && moved * PAGE < len / 100 * percent) {
-		touch(addr, len);
-		usleep(2000);
+		touch_and_rest(addr, len);
 		if (now() >= next || now() >= end) {
 			moved = count_on(addr, len, fast);
 			next = now() + 0.3;

@@ -269,10 +269,8 @@ static void be_refused(struct confined *c)
 	pid = clone(sleep_on, stack + ARRAY_SIZE(stack), CLONE_VM | SIGCHLD, NULL);
 	fill(p, REFUSED);
 	c->ready = pid > 0;
-	while (!c->stop) {
-		touch(p, REFUSED);
-		usleep(2000);
-	}
+	while (!c->stop)
+		touch_and_rest(p, REFUSED);
 	kill(pid, SIGKILL);
 	c->on_slow = count_on(p, REFUSED, slow);
 	_exit(intact(p, REFUSED) ? 0 : 1);

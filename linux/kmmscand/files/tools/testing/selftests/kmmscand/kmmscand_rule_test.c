@@ -13,6 +13,7 @@
  *   rate, shared_rate	scan_rate
  *   promoter_cpu	scan_cpu
  *   bound, shm_bound, task_bound, cpuset, read_once	scan_policy
+ *   every_cpu		scan_own_cpu
  *
  * That something stays proves nothing if nothing is promoted, so other pages that are
  * hot and free to move have to arrive on the fast node.
@@ -300,10 +301,8 @@ static void hot_child(struct hot_child *child, char *(*map)(void))
 		_exit(KSFT_SKIP);
 	fill(p, MB);
 	child->ready = true;
-	while (!child->stop) {
-		touch(p, MB);
-		usleep(2000);
-	}
+	while (!child->stop)
+		touch_and_rest(p, MB);
 	child->moved = count_on(p, MB, fast);
 	_exit(intact(p, MB) ? 0 : 1);
 }
@@ -496,6 +495,82 @@ static void test_churn(void)
 	ksft_test_result(ok, "a process that maps and unmaps all the time is promoted\n");
 }
 
+#define EVERY_CPU_MAX	16
+/* CPUs of unbound work items, as an administrator sets them who isolates CPUs */
+#define WORK_CPUS	"/sys/devices/virtual/workqueue/cpumask"
+
+struct pinned {
+	atomic_bool ready;
+	atomic_ulong moved;
+};
+
+static void pinned_child(struct pinned *mine, int cpu)
+{
+	double end = now() + 2 * ARRIVE_S;
+	cpu_set_t cpus;
+	char *p;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	p = map_on(MB, slow, false);
+	if (!p || sched_setaffinity(0, sizeof(cpus), &cpus))
+		_exit(KSFT_SKIP);
+	fill(p, MB);
+	mine->ready = true;
+	while (now() < end) {
+		touch_and_rest(p, MB);
+		mine->moved = count_on(p, MB, fast);
+	}
+	_exit(0);
+}
+
+/*
+ * A process on each CPU, so the sampler has to take a CPU from one of them: always the first CPU.
+ * All are found.
+ */
+static void test_every_cpu(void)
+{
+	unsigned int n = 0, i, arrived = 0;
+	struct pinned *pinned;
+	pid_t pids[EVERY_CPU_MAX];
+	cpu_set_t cpus;
+	double end;
+	int cpu;
+
+	pinned = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (pinned == MAP_FAILED || sched_getaffinity(0, sizeof(cpus), &cpus)) {
+		ksft_test_result_skip("no memory, or no list of CPUs: %s\n", strerror(errno));
+		return;
+	}
+	for (cpu = 0; cpu < CPU_SETSIZE && n < EVERY_CPU_MAX; cpu++) {
+		if (!CPU_ISSET(cpu, &cpus))
+			continue;
+		pids[n] = fork_child();
+		if (!pids[n])
+			pinned_child(&pinned[n], cpu);
+		for (end = now() + ARRIVE_S; !pinned[n].ready && now() < end;)
+			usleep(10000);
+		n++;
+	}
+	if (change(WORK_CPUS, "1"))
+		ksft_print_msg("work items are not bound to the first CPU\n");
+	enable(true);
+	for (end = now() + ARRIVE_S; arrived < n && now() < end;) {
+		usleep(100000);
+		for (arrived = 0, i = 0; i < n; i++)
+			arrived += pinned[i].moved >= PER_MB * 9 / 10;
+	}
+	enable(false);
+	for (i = 0; i < n; i++) {
+		ksft_print_msg("%lu of %lu pages of process %u were promoted\n", pinned[i].moved,
+			       PER_MB, i);
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	munmap(pinned, PAGE);
+	ksft_test_result(n && arrived == n, "processes on all CPUs are found\n");
+}
+
 static const struct tier_test tests[] = {
 	{ "stream", test_stream },
 	{ "huge", test_huge },
@@ -509,6 +584,7 @@ static const struct tier_test tests[] = {
 	{ "cpuset", test_cpuset },
 	{ "read_once", test_read_once },
 	{ "churn", test_churn },
+	{ "every_cpu", test_every_cpu },
 };
 
 int main(int argc, char **argv)

@@ -106,6 +106,20 @@ static void touch(const char *addr, size_t len)
 		asm volatile("" : : "r" (addr[i]) : "memory");
 }
 
+/*
+ * Touch for 2 ms and rest for 2 ms, since other programs need the CPU, too.  A process that rests
+ * most of the time is seldom met by a sample of the CPUs.
+ */
+static inline void touch_and_rest(const char *addr, size_t len)
+{
+	double end = now() + 0.002;
+
+	do
+		touch(addr, len);
+	while (now() < end);
+	usleep(2000);
+}
+
 /* Only address spaces that run are visited. */
 static inline void run_for(double seconds)
 {
