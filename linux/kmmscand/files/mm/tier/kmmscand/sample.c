@@ -7,9 +7,11 @@
  * that uses a share u of a CPU is seen after 1 / (SAMPLES * u) seconds on average: after 6 s at 1
  * %.
  *
- * The work item itself has taken a CPU from a thread.  A timer starts the work item, and looks
- * at the task that the timer has interrupted.  The timer is on the CPU of the last work item, so
- * an unbound worker that always comes to one CPU hides no thread there.
+ * The work item itself takes a CPU from a thread.  A timer starts the work item, and looks at the
+ * task that the timer has interrupted.  The work item starts the timer again.  So the timer is on
+ * the CPU of the last work item unless that CPU was idle, and an unbound worker that always comes
+ * to one CPU hides no thread there.  With threaded softirqs (threadirqs, PREEMPT_RT), and on a
+ * nohz_full CPU that unbound work items may use, the thread stays hidden.
  *
  * Cost: the lock of each run queue, and a look up in the hash of address spaces: SAMPLES * CPUs *
  * 0.3 us a second.  No CPU is interrupted, and CPUs without a tick (nohz_full) are looked at like
@@ -18,8 +20,8 @@
  * A kernel thread that has borrowed an address space (vhost, io_uring workers are user threads)
  * does not count, but by PF_USER_WORKER.
  *
- * Locking: RCU keeps the task; its mm is read under task_lock().  A task changes its mm with
- * interrupts off, so the timer may read the mm of the task that the timer has interrupted.
+ * Locking: RCU keeps the task; its mm is read under task_lock().  The timer reads the mm of
+ * current, which holds mm_users as long as the pointer is there.
  */
 
 #include <linux/cpumask.h>
@@ -66,7 +68,7 @@ static struct mm_struct *sample_cpu(int cpu)
 
 	rcu_read_lock();
 	task = cpu_curr_snapshot(cpu);
-	if (!(task->flags & PF_KTHREAD)) {
+	if (!(READ_ONCE(task->flags) & PF_KTHREAD)) {
 		task_lock(task);
 		mm = task->mm;
 		if (mm)
@@ -107,7 +109,8 @@ static void sample_work(struct work_struct *work)
 
 	for_each_online_cpu(cpu) {
 		int nid = cpu_to_node(cpu);
-		bool own = cpu == sampler->cpu;
+		/* Where this work item runs now, current is a worker. */
+		bool own = cpu == sampler->cpu && cpu == raw_smp_processor_id();
 
 		if (sample_homes[nid] != sampler->home)
 			continue;
@@ -140,8 +143,11 @@ void sample_init(struct workqueue_struct *wq)
 	int nid;
 
 	sample_wq = wq;
-	for_each_node(nid)
+	for_each_node(nid) {
+		/* sample_stop() may come before sample_start(). */
+		timer_setup(&samplers[nid].timer, sample_timer, 0);
 		INIT_WORK(&samplers[nid].work, sample_work);
+	}
 }
 
 /**
@@ -164,7 +170,9 @@ void sample_start(const nodemask_t *homes)
 	for_each_node_mask(home, *homes) {
 		samplers[home].home = home;
 		timer_setup(&samplers[home].timer, sample_timer, 0);
-		mod_timer(&samplers[home].timer, jiffies + 1);
+		samplers[home].cpu = -1;
+		/* The timer begins on a CPU that unbound work items may use. */
+		queue_work(sample_wq, &samplers[home].work);
 	}
 }
 
