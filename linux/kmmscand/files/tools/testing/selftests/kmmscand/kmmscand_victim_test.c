@@ -6,7 +6,8 @@
  * The fast node is filled with locked memory but for some room.  A process has twice as much
  * on the slow node, and reads all of it all the time.
  *
- * "uniform" must fail while scan_idle and scan_again are set in /sys/kernel/debug/tier/faults/.
+ * "uniform" must fail while scan_idle, scan_again and scan_turn are set in
+ * /sys/kernel/debug/tier/faults/.
  *
  * Not for the debug kernel, on which promotion is too slow to fill the room in time.
  */
@@ -25,11 +26,11 @@
 #define SET		(2 * ROOM)
 #define SMALL		MB
 /*
- * Between two reads of all of it, so that pages of the set are used about ten times a second, and
- * those of the other group some hundred times.  What is used more than 250 times a second cannot
- * be told apart.
+ * Between two reads of all of it, so that pages of the set are used some tens of times a second,
+ * and those of the other group some hundred times.  What is used more than 250 times a second
+ * cannot be told apart, and what is used less often than windows are long is no candidate.
  */
-#define SET_US		100000
+#define SET_US		10000
 #define SMALL_US	1000
 /* Until it is known that there is too much, and how long it is watched then */
 #define LEARN_S		30
