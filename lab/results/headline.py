@@ -99,8 +99,8 @@ PARTS = (
                 _tiering(f"Redis, a virtual machine beside it: {label}", "together", figure, form)
                 for label, figure, form in (
                     ("kernel instructions per operation, Redis's CPU", "kernel_per_op", "{:,.0f}"),
-                    ("TLB interrupts per 1,000 operations, the same", "interrupts", "{:,.2f}"),
-                    ("longest stretch of kernel instructions, the same", "stretch", "{:,.0f}"),
+                    ("TLB interrupts per 1,000 operations, Redis's CPU", "interrupts", "{:,.2f}"),
+                    ("longest stretch of kernel instructions, Redis's CPU", "stretch", "{:,.0f}"),
                     (AT_THE_END, "hit_ratio_end", "{:.1%}"),
                 )
             ),
