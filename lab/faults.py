@@ -60,10 +60,6 @@ def machines() -> dict[str, Machine]:
             topology.load("two-sockets", fast0_mb=256, fast1_mb=256, slow0_mb=256, slow1_mb=256),
             before=races,
         ),
-        # A kernel that is fast enough
-        "victims": Machine(
-            "torture", topology.load("two-tier", fast_mb=512, slow_mb=512), before=races
-        ),
         "swap": Machine("torture", two_tier, prepare=_swap("128M"), timeout_s=300),
         "guests": Machine(
             "torture",

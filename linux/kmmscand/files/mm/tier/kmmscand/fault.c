@@ -30,10 +30,7 @@ static const char * const kmmscand_fault_names[NR_KMMSCAND_FAULTS] = {
 	[KMMSCAND_FAULT_VOTE]		= "vote",
 	[KMMSCAND_FAULT_CPU]		= "cpu",
 	[KMMSCAND_FAULT_RATE]		= "rate",
-	[KMMSCAND_FAULT_IDLE]		= "idle",
-	[KMMSCAND_FAULT_AGAIN]		= "again",
 	[KMMSCAND_FAULT_OWN_CPU]	= "own_cpu",
-	[KMMSCAND_FAULT_TURN]		= "turn",
 };
 
 static int __init kmmscand_faults_init(void)

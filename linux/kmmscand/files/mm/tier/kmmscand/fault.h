@@ -27,10 +27,7 @@
  * @KMMSCAND_FAULT_VOTE:		threads are not asked where they run
  * @KMMSCAND_FAULT_CPU:			threads do not sleep for the CPU time that they use
  * @KMMSCAND_FAULT_RATE:		promote/rate_mbps is ignored
- * @KMMSCAND_FAULT_IDLE:		pages make room that were idle for a moment only
- * @KMMSCAND_FAULT_AGAIN:		groups exchange as much, whatever comes back
  * @KMMSCAND_FAULT_OWN_CPU:		the CPU on which the sampler itself runs has no sample
- * @KMMSCAND_FAULT_TURN:		visits come once a period, worth their cost or not
  */
 enum kmmscand_fault {
 	KMMSCAND_FAULT_YOUNG,
@@ -50,10 +47,7 @@ enum kmmscand_fault {
 	KMMSCAND_FAULT_VOTE,
 	KMMSCAND_FAULT_CPU,
 	KMMSCAND_FAULT_RATE,
-	KMMSCAND_FAULT_IDLE,
-	KMMSCAND_FAULT_AGAIN,
 	KMMSCAND_FAULT_OWN_CPU,
-	KMMSCAND_FAULT_TURN,
 	/* private: */
 	NR_KMMSCAND_FAULTS
 };

@@ -161,11 +161,10 @@ static bool kpromoted_fits(struct kpromoted *k, const struct candidate *c, int n
 		return false;
 	if (kpromoted_free(k, c, nid))
 		return true;
-	if (!victim_serves(nid, c->group) && !kmmscand_fault(IDLE))
+	if (!victim_serves(nid, c->group))
 		return false;
 	return p->groups.exchanged[c->group] <
-	       policy_bucket_quota(&p->bucket[c->group], min(p->quota, U32_MAX)) ||
-	       kmmscand_fault(AGAIN);
+	       policy_bucket_quota(&p->bucket[c->group], min(p->quota, U32_MAX));
 }
 
 /* The fast node for a candidate, or NUMA_NO_NODE: at first without a victim, then the nearest */

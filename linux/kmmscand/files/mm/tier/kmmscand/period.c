@@ -221,7 +221,7 @@ bool period_stuck(const struct period *p)
 {
 	int nid;
 
-	if (!demotion_enabled() || kmmscand_fault(IDLE))
+	if (!demotion_enabled())
 		return false;
 	for_each_node_mask(nid, p->nodes->top) {
 		if (period_roomy(nid) || victim_known(nid) ||

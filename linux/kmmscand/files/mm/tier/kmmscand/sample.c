@@ -14,8 +14,8 @@
  * nohz_full CPU that unbound work items may use, the thread stays hidden.
  *
  * Cost: the lock of each run queue, and a look up in the hash of address spaces: SAMPLES * CPUs *
- * 0.3 us a second.  No CPU is interrupted, and CPUs without a tick (nohz_full) are looked at like
- * others.
+ * 0.3 us a second.  The work item interrupts no other CPU, and looks at CPUs without a tick
+ * (nohz_full) like at others.
  *
  * A kernel thread that has borrowed an address space (vhost, io_uring workers are user threads)
  * does not count, but by PF_USER_WORKER.

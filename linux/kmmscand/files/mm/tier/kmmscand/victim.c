@@ -51,7 +51,6 @@
 #include <linux/string.h>
 #include <linux/tier.h>
 
-#include "fault.h"
 #include "kmmscand.h"
 #include "policy.h"
 #include "space.h"
@@ -257,8 +256,6 @@ bool victim_serves(int nid, unsigned int group)
 
 static u32 victim_idle_ms(const struct victim_node *v)
 {
-	if (kmmscand_fault(IDLE))
-		return 0;
 	return min(policy_idle_ms(v->rate), v->group == v->owed ? VICTIM_OWED_MS : U32_MAX);
 }
 

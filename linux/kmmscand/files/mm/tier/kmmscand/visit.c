@@ -321,7 +321,7 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 		period_visited(slow, U32_MAX, 0);
 		return;
 	}
-	if (!piece->missed && !kmmscand_fault(TURN))
+	if (!piece->missed)
 		space->turn = policy_turn(space->turn, space->cost, min(space->pushed, U32_MAX),
 					  period_loss(slow, space->group), period_page_ns(slow),
 					  period_saturated(slow));

@@ -6,9 +6,6 @@
  * The fast node is filled with locked memory but for some room.  A process has twice as much
  * on the slow node, and reads all of it all the time.
  *
- * "uniform" must fail while scan_idle, scan_again and scan_turn are set in
- * /sys/kernel/debug/tier/faults/.
- *
  * Not for the debug kernel, on which promotion is too slow to fill the room in time.
  */
 #define _GNU_SOURCE
