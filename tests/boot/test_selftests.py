@@ -39,7 +39,7 @@ TIER = (
     Program("policy_user_test", timeout_s=300),
     Program("kmmscand_test", timeout_s=480),
     Program("kmmscand_cache_test", "bad_input read off", timeout_s=150),
-    Program("kmmscand_control_test", "prctl inherit files opt_out"),
+    Program("kmmscand_control_test", "prctl inherit files opt_out spans"),
     Program("kmmscand_rule_test", "every_cpu"),
 )
 # The same on the debug kernel, which is slower, beside other guests by far.  kmmscand_test takes it

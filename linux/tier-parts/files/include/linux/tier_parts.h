@@ -119,8 +119,10 @@ void tier_nodes_hot(unsigned long (*hot)(int nid));
 /* mm/memory-tiers.c */
 int memory_tier_describe(int nid, nodemask_t *targets);
 
-/* With CONFIG_TIER_FAULTS */
+/* With CONFIG_DEBUG_FS */
 struct dentry *tier_debug_dir(const char *part);
+
+/* With CONFIG_TIER_FAULTS */
 void tier_faults_add(const char *part, const char * const *names, bool *faults, unsigned int nr);
 
 #endif /* _LINUX_TIER_PARTS_H */

@@ -14,6 +14,7 @@
  * @pid: of the process that owns the address space, or 0
  * @cgroup: id of its memory control group, or 0
  * @change: it was a look for change
+ * @done: the visit has ended a turn over all page tables
  * @window_us: between looks
  * @regions: page tables, and huge mappings
  * @first: folios that the first look has found
@@ -23,12 +24,14 @@
  * @turn: the next visit is due after 2^@turn periods
  */
 TRACE_EVENT(tier_scan_pass,
-	    TP_PROTO(pid_t pid, u64 cgroup, bool change, u32 window_us, unsigned int regions,
-		     u32 first, u32 last, u32 pushed, u64 cost, unsigned int turn),
-	    TP_ARGS(pid, cgroup, change, window_us, regions, first, last, pushed, cost, turn),
+	    TP_PROTO(pid_t pid, u64 cgroup, bool change, bool done, u32 window_us,
+		     unsigned int regions, u32 first, u32 last, u32 pushed, u64 cost,
+		     unsigned int turn),
+	    TP_ARGS(pid, cgroup, change, done, window_us, regions, first, last, pushed, cost, turn),
 	    TP_STRUCT__entry(__field(pid_t, pid)
 			     __field(u64, cgroup)
 			     __field(bool, change)
+			     __field(bool, done)
 			     __field(u32, window_us)
 			     __field(unsigned int, regions)
 			     __field(u32, first)
@@ -39,6 +42,7 @@ TRACE_EVENT(tier_scan_pass,
 	    TP_fast_assign(__entry->pid = pid;
 			   __entry->cgroup = cgroup;
 			   __entry->change = change;
+			   __entry->done = done;
 			   __entry->window_us = window_us;
 			   __entry->regions = regions;
 			   __entry->first = first;
@@ -46,9 +50,9 @@ TRACE_EVENT(tier_scan_pass,
 			   __entry->pushed = pushed;
 			   __entry->cost = cost;
 			   __entry->turn = turn;),
-	    TP_printk("pid=%d cgroup=%llu change=%d window_us=%u regions=%u first=%u last=%u pushed=%u cost=%llu turn=%u",
+	    TP_printk("pid=%d cgroup=%llu change=%d done=%d window_us=%u regions=%u first=%u last=%u pushed=%u cost=%llu turn=%u",
 		      __entry->pid, __entry->cgroup, __entry->change,
-		      __entry->window_us, __entry->regions,
+		      __entry->done, __entry->window_us, __entry->regions,
 		      __entry->first, __entry->last, __entry->pushed, __entry->cost,
 		      __entry->turn)
 );

@@ -21,7 +21,8 @@
  *
  * Locking: spaces_lock, a spinlock, for the hash, the queues and the first part of struct space.
  * The second part belongs to the worker that has taken the space.  Samples take the lock 16 times a
- * second for each CPU, workers twice a visit.
+ * second for each CPU, workers at most three times a visit, and a reader of tier/spans for each
+ * bucket of the hash.
  */
 
 #include <linux/freezer.h>
@@ -29,12 +30,14 @@
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/memcontrol.h>
 #include <linux/mmu_age.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 
+#include "control.h"
 #include "flush.h"
 #include "space.h"
 
@@ -42,8 +45,10 @@
 /* After so many new ones, what has exited is dropped */
 #define SPACE_MANY	1024
 
+static_assert(sizeof(struct space) <= 256);
+
 static DEFINE_SPINLOCK(spaces_lock);
-static DEFINE_HASHTABLE(spaces, 10);
+static DEFINE_HASHTABLE(spaces, SPACES_BITS);
 static unsigned int spaces_new;	/* since the last spaces_clean() of a sample */
 static struct timerqueue_head queues[MAX_NUMNODES];
 /* Workers of a node wait here until an address space is due */
@@ -198,6 +203,51 @@ void space_give(struct space *space, ktime_t due, bool again)
 }
 
 /**
+ * space_found - remember what a visit has found
+ * @space: from space_take()
+ * @span:  of the visit
+ *
+ * Context: the worker that has taken it.
+ */
+void space_found(struct space *space, const struct span *span)
+{
+	spin_lock(&spaces_lock);
+	space->span = *span;
+	spin_unlock(&spaces_lock);
+}
+
+/**
+ * space_owner - to which process and memory control group does an address space belong?
+ * @mm:     address space; mm_count is held
+ * @pid:    set to its process id in the first namespace, or to 0
+ * @cgroup: set to the id of its group, or to 0
+ *
+ * Without CONFIG_MEMCG an address space has no owner.
+ *
+ * Context: any.
+ */
+void space_owner(struct mm_struct *mm, pid_t *pid, u64 *cgroup)
+{
+#ifdef CONFIG_MEMCG
+	struct task_struct *owner;
+	struct mem_cgroup *memcg;
+#endif
+
+	*pid = 0;
+	*cgroup = 0;
+#ifdef CONFIG_MEMCG
+	rcu_read_lock();
+	owner = rcu_dereference(mm->owner);
+	if (owner) {
+		*pid = task_tgid_nr(owner);
+		memcg = mem_cgroup_from_task(owner);
+		*cgroup = memcg ? cgroup_id(memcg->css.cgroup) : 0;
+	}
+	rcu_read_unlock();
+#endif
+}
+
+/**
  * space_drop - forget an address space that has gone, or does not want to be visited
  * @space: from space_take()
  *
@@ -335,4 +385,28 @@ void spaces_flush(void)
 		cond_resched();
 	}
 	flush_now();
+}
+
+/**
+ * spaces_each_span - what have the last visits found?
+ * @nr:   number of a bucket of the hash, less than SPACES_BUCKETS
+ * @each: called with spaces_lock for each address space of the bucket that was visited, lives, and
+ *        has not opted out
+ * @data: for @each
+ *
+ * Context: may not be called with spaces_lock.
+ */
+void spaces_each_span(unsigned int nr, void (*each)(struct mm_struct *mm, const struct span *span,
+						    void *data),
+		      void *data)
+{
+	struct space *space;
+
+	spin_lock(&spaces_lock);
+	hlist_for_each_entry(space, &spaces[nr], node) {
+		if (space->span.window_us && atomic_read(&space->mm->mm_users) &&
+		    kmmscand_wants(space->mm))
+			each(space->mm, &space->span, data);
+	}
+	spin_unlock(&spaces_lock);
 }

@@ -5,12 +5,38 @@
 #ifndef _MM_TIER_KMMSCAND_SPACE_H
 #define _MM_TIER_KMMSCAND_SPACE_H
 
+#include <linux/bits.h>
 #include <linux/list.h>
 #include <linux/mm_types.h>
 #include <linux/timerqueue.h>
 
 #include "policy.h"
 #include "target.h"
+
+#define SPACES_BITS	10
+#define SPACES_BUCKETS	BIT(SPACES_BITS)
+
+/**
+ * struct span - what the last visit has found
+ * @begin:     address of the first page table
+ * @end:       of the last one's end
+ * @at:        when the visit ended, in jiffies
+ * @window_us: between its looks; 0 while no visit has found slow pages to look at
+ * @first:     entries of slow pages that may move, accessed before the first look
+ * @last:      of these, entries accessed before the last look
+ * @pushed:    candidates, in base pages
+ * @turn:      the next turn begins after 2^@turn periods
+ *
+ * TLBs may hide accesses to [@begin, @end) while struct space has @owed bits.
+ */
+struct span {
+	unsigned long begin, end;
+	unsigned long at;
+	u32 window_us;
+	u32 first, last;
+	u32 pushed;
+	u8 turn;
+};
 
 /**
  * struct space - an address space that has run lately
@@ -24,6 +50,7 @@
  * @due:      when the next visit is due, from ktime_get()
  * @votes:    samples of running threads by fast node; workers read them without the lock
  * @flushed:  number of the last spaces_flush(), for a space with a secondary MMU
+ * @span:     of the last visit that was not only for change; its worker reads it without the lock
  *
  * Of the worker that has taken the space:
  *
@@ -42,8 +69,6 @@
  * @found_of: page tables in which the last visit found them
  * @change:   how many pages looks for change find
  * @owed:     whose Accessed bits the last look has cleared; no flush has followed
- * @owed_from: where it looked, so where TLBs hide accesses
- * @owed_to:  the end of it
  * @unjudged: visits in a row in which its tasks could not be asked for their policies
  */
 struct space {
@@ -57,6 +82,7 @@ struct space {
 	ktime_t due;
 	u16 votes[TARGET_NODES];
 	unsigned int flushed;
+	struct span span;
 
 	unsigned int group;
 	unsigned int number;
@@ -71,7 +97,6 @@ struct space {
 	unsigned int found, found_of;
 	struct policy_change change;
 	unsigned int owed;
-	unsigned long owed_from, owed_to;
 	unsigned int unjudged;
 };
 
@@ -80,10 +105,15 @@ void spaces_clean(bool all);
 void space_seen(struct mm_struct *mm, int nid, int home);
 struct space *space_take(int home);
 void space_give(struct space *space, ktime_t due, bool again);
+void space_found(struct space *space, const struct span *span);
+void space_owner(struct mm_struct *mm, pid_t *pid, u64 *cgroup);
 void space_drop(struct space *space);
 bool spaces_due(int home);
 void spaces_wake(int home);
 void spaces_wait(int home);
 void spaces_flush(void);
+void spaces_each_span(unsigned int nr, void (*each)(struct mm_struct *mm, const struct span *span,
+						    void *data),
+		      void *data);
 
 #endif /* _MM_TIER_KMMSCAND_SPACE_H */

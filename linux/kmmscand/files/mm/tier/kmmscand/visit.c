@@ -313,10 +313,6 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 		space->found = piece->pushed;
 		space->found_of = nr;
 	}
-	if (nr) {
-		space->owed_from = visit->region[piece->begin].addr;
-		space->owed_to = visit->region[piece->end - 1].addr + PMD_SIZE;
-	}
 	if (!piece->done) {
 		period_visited(slow, U32_MAX, 0);
 		return;
@@ -335,26 +331,35 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	count_kmmscand_events(KMMSCAND_MM_SCANNED, 1);
 }
 
+/* Where the visit has looked, and what it has found.  A look that was missed has found nothing. */
+static void visit_span(const struct visit *visit, const struct piece *piece)
+{
+	struct span span = piece->space->span;
+	unsigned int nr = piece->end - piece->begin;
+
+	if (piece->missed)
+		return;
+	span.at = jiffies;
+	span.first = piece->first[0] + piece->first[1];
+	span.last = piece->last[0] + piece->last[1];
+	span.pushed = piece->pushed;
+	span.turn = piece->space->turn;
+	if (nr) {
+		span.begin = visit->region[piece->begin].addr;
+		span.end = visit->region[piece->end - 1].addr + PMD_SIZE;
+		span.window_us = piece->huge == nr ? visit->huge_us : visit->window_us;
+	}
+	space_found(piece->space, &span);
+}
+
 static void visit_trace(const struct visit *visit, const struct piece *piece, bool change, u64 cost)
 {
-	struct mm_struct *mm = piece->space->mm;
-	u64 cgroup = 0;
-	pid_t pid = 0;
-#ifdef CONFIG_MEMCG
-	struct task_struct *owner;
-	struct mem_cgroup *memcg;
+	u64 cgroup;
+	pid_t pid;
 
-	rcu_read_lock();
-	owner = rcu_dereference(mm->owner);
-	if (owner) {
-		pid = task_tgid_nr(owner);
-		memcg = mem_cgroup_from_task(owner);
-		cgroup = memcg ? cgroup_id(memcg->css.cgroup) : 0;
-	}
-	rcu_read_unlock();
-#endif
-	trace_tier_scan_pass(pid, cgroup, change, visit->window_us, piece->end - piece->begin,
-			     piece->first[0] + piece->first[1], piece->last[0] + piece->last[1],
+	space_owner(piece->space->mm, &pid, &cgroup);
+	trace_tier_scan_pass(pid, cgroup, change, !change && piece->done, visit->window_us,
+			     piece->end - piece->begin, piece->first[0] + piece->first[1], piece->last[0] + piece->last[1],
 			     piece->pushed, cost, piece->space->turn);
 }
 
@@ -366,10 +371,12 @@ static void visit_learn(struct visit *visit, struct piece *piece)
 	bool change = visit->kind == VISIT_CHANGE, jump = false;
 
 	space->owed = piece->cleared;
-	if (change)
+	if (change) {
 		jump = visit_learn_change(visit, piece);
-	else
+	} else {
 		visit_learn_full(visit, piece, cost);
+		visit_span(visit, piece);
+	}
 	if (trace_tier_scan_pass_enabled())
 		visit_trace(visit, piece, change, cost);
 	/* The parts of a turn count as one visit. */

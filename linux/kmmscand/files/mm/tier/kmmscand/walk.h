@@ -78,7 +78,7 @@ static inline bool walk_owed(const struct walk *w, unsigned long addr)
 {
 	const struct space *space = w->piece->space;
 
-	return addr >= space->owed_from && addr < space->owed_to;
+	return addr >= space->span.begin && addr < space->span.end;
 }
 
 /* Does the walk choose regions, for the looks that follow? */

@@ -24,6 +24,7 @@
 #define PER_MB		(MB / PAGE)
 #define CGROUPS		"/tmp/kmmscand_control_test"
 #define SHOW_SCAN	"--show-scan"
+#define SPANS		"/sys/kernel/debug/tier/spans"
 /* A process that has opted out must have been seen at least so often */
 #define OFF_SAMPLES	2
 
@@ -712,6 +713,69 @@ static void test_churn(void)
 	ksft_test_result(ok, "groups come and go while pages are promoted\n");
 }
 
+/* A line of tier/spans */
+struct span_line {
+	int pid;
+	unsigned long long cgroup;
+	unsigned long begin, end;
+	unsigned int window_us, first, last, pushed, age_ms, turn;
+};
+
+/* Looks up the line of a process.  Returns false if there is none. */
+static bool span_of(pid_t pid, struct span_line *s)
+{
+	char line[256];
+	bool found = false;
+	FILE *f = fopen(SPANS, "r");
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%d %llu %lx %lx %u %u %u %u %u %u", &s->pid, &s->cgroup,
+			       &s->begin, &s->end, &s->window_us, &s->first, &s->last, &s->pushed,
+			       &s->age_ms, &s->turn) == 10 && s->pid == pid;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Does the line say that the memory of a worker is hot? */
+static bool span_is_of(const struct span_line *s, const struct worker *w)
+{
+	return s->begin < (unsigned long)w->addr + w->len && s->end > (unsigned long)w->addr &&
+	       s->window_us && s->first && s->last && s->first >= s->last && s->pushed;
+}
+
+/* Where a process was visited can be read, and by root only. */
+static void test_spans(void)
+{
+	struct stat st, group = {};
+	struct span_line s = {};
+	struct worker *w, *out;
+	bool ok, seen = false;
+	double end;
+
+	if (access("/sys/kernel/debug/tier", F_OK)) {
+		ksft_test_result_skip("no debugfs: %s\n", strerror(errno));
+		return;
+	}
+	ok = !stat(SPANS, &st) && (st.st_mode & 07777) == 0400;
+	ok &= make_group("spans") && !stat(in("spans", ""), &group);
+	only_look();
+	w = start("spans", 2 * MB);
+	out = start_like("", MB, &(struct worker){ .scan = 0 });
+	ok &= !enable(true);
+	for (end = now() + ARRIVE_S; !seen && now() < end; usleep(20000))
+		seen = span_of(w->pid, &s) && span_is_of(&s, w);
+	ksft_print_msg("pid %d cgroup %llu: %lx-%lx, window %u us, %u and %u found, %u ms ago\n",
+		       s.pid, s.cgroup, s.begin, s.end, s.window_us, s.first, s.last, s.age_ms);
+	ok &= seen && s.cgroup == group.st_ino && s.age_ms <= 1000 * (ARRIVE_S + 1) && s.turn <= 6;
+	/* A process that has opted out has no line. */
+	ok &= !span_of(out->pid, &s);
+	ok &= stop_all() && !span_of(w->pid, &s) && !span_of(0, &s);
+	enable(false);
+	ok &= remove_group("spans");
+	ksft_test_result(ok, "the last visit of a process can be read\n");
+}
+
 static const struct tier_test tests[] = {
 	{ "prctl", test_prctl },
 	{ "inherit", test_inherit },
@@ -725,6 +789,7 @@ static const struct tier_test tests[] = {
 	{ "offline", test_offline },
 	{ "charges", test_charges },
 	{ "churn", test_churn },
+	{ "spans", test_spans },
 };
 
 int main(int argc, char **argv)
