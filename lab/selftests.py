@@ -44,7 +44,8 @@ MM = (
     Program("ksm_functional_tests"),
     Program("mremap_test", timeout_s=120),
     Program("madv_populate"),
-    Program("soft-dirty"),
+    # The debug kernel needs minutes for its first case.
+    Program("soft-dirty", timeout_s=900),
     Program("transhuge-stress", "-d 10 64"),
     # Needs four CPUs: with fewer it skips every case and says so in no exit code.
     Program("migration", timeout_s=200),
