@@ -2,16 +2,20 @@
 """Documents that are made of what the rooms declare in room.toml.
 
 An ABI file for each room with knobs, the tables between `<!-- declared: KIND -->` and
-`<!-- end -->` in PAGES, and the faults in the help of a room's Kconfig option ..._DEBUG.  A
-room.toml is changed, and `python -m lab declared --write` does the rest.
+`<!-- end -->` in PAGES, the faults in the help of a room's Kconfig option ..._DEBUG, and
+tierctl/declared.json, from which tierctl has its texts.  A room.toml is changed, and
+`python -m lab declared --write` does the rest.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+import msgspec
 
 from lab import cache, manifest, rooms
 from lab.errors import LabError
@@ -19,6 +23,7 @@ from lab.manifest import Knob, Manifest
 
 ABI = "Documentation/ABI/testing"
 PAGES = (cache.PROJECT / "docs/operator.md", cache.PROJECT / "docs/counters.md")
+TIERCTL = cache.PROJECT / "tierctl/declared.json"
 BEGIN, END = "<!-- declared: {} -->\n", "<!-- end -->"
 WHAT = """What:		/sys/kernel/mm/tier/{file}
 Date:		November 2026
@@ -161,12 +166,32 @@ def _kconfig(room: str) -> Path:
     raise LabError(f"linux/{room} has faults, and no option for them", todo)
 
 
+# --- tierctl ---------------------------------------------------------------------
+
+
+def tierctl_json() -> str:
+    """What tierctl says of switches, knobs, counters, and trace events."""
+    found: dict[str, object] = {"comment": "SPDX-License-Identifier: GPL-2.0"}
+    for kind in TABLES:
+        rows = [row for one in manifest.load().values() for row in getattr(one, kind)]
+        found[kind] = [
+            {name: _one_line(value) for name, value in msgspec.to_builtins(row).items()}
+            for row in rows
+        ]
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _one_line(value: object) -> object:
+    """Texts of the source's lines have more than one space here and there."""
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
 # --- all together ----------------------------------------------------------------
 
 
 def documents() -> dict[Path, str]:
     """Each file that is made, with what it should say."""
-    found: dict[Path, str] = {}
+    found = {TIERCTL: tierctl_json()}
     for room, one in manifest.load().items():
         if one.knobs:
             path = rooms.LINUX / room / "files" / ABI / f"sysfs-kernel-mm-tier-{room}"

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Pages that move up and down, by mechanism: rates between two samples.
+
+pgpromote_success counts promotions of NUMA balancing, and with our kernel those of kpromoted as
+well; it counts none of DAMON.  pgdemote_direct has what kpromoted demotes (tier_demote_success).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tierctl.core.parse import number, pairs, per_second
+from tierctl.core.paths import VMSTAT
+from tierctl.core.reply import Note, note_for
+from tierctl.core.source import Source
+from tierctl.read.mechanisms import MOVERS, Mechanisms
+
+LAG = 0.02  # a smaller difference between two counters of the same pages is none
+DAMON_TODO = "DAMON counts only on request: echo update_schemes_stats > {}/state"
+
+
+@dataclass
+class Sample:
+    """Counters at one time."""
+
+    time: float
+    vmstat: dict[str, int]
+    damon: dict[str, int | None]  # bytes that a scheme has moved, by place
+
+
+@dataclass
+class Move:
+    """What a mechanism moves, in bytes a second; None: unknown."""
+
+    by: str
+    bytes_per_s: float | None
+
+
+@dataclass
+class Flow:
+    """Movement between two samples; totals are None if a mechanism's share is unknown."""
+
+    interval_s: float
+    up: list[Move]
+    down: list[Move]
+    up_bytes_per_s: float | None
+    down_bytes_per_s: float | None
+    again_share: float | None  # of what kpromoted promotes: demoted less than 64 s before
+    hint_faults_per_s: float | None
+    swap_out_bytes_per_s: float | None
+    counters: dict[str, float | None]  # tier_*, a second
+
+
+def take(source: Source, mechanisms: Mechanisms) -> Sample:
+    """The counters now."""
+    moved = {}
+    for action in MOVERS:
+        for scheme in mechanisms.movers(action):
+            moved[scheme.place] = number(source.get(f"{scheme.place}/stats/sz_applied"))
+    return Sample(source.time(), pairs(source.get(VMSTAT)), moved)
+
+
+class _Rates:
+    """Rates of counters between two samples."""
+
+    def __init__(self, before: Sample, after: Sample, page: int) -> None:
+        self.before, self.after, self.page = before, after, page
+        self.seconds = after.time - before.time
+
+    def events(self, name: str) -> float | None:
+        """Of a row of /proc/vmstat; None without the row."""
+        return per_second(self.before.vmstat.get(name), self.after.vmstat.get(name), self.seconds)
+
+    def pages(self, name: str) -> float | None:
+        """The same in bytes."""
+        found = self.events(name)
+        return None if found is None else found * self.page
+
+    def rest(self, name: str, part: float | None) -> float | None:
+        """A row without a part that is known.
+
+        Rows of nodes lag behind those of tier_*, as each CPU keeps some pages back for a second.
+        """
+        found = self.pages(name)
+        if found is None or part is None:
+            return found
+        return found - part if found - part > LAG * part else 0.0
+
+    def damon(self, places: list[str]) -> float | None:
+        """Bytes that schemes move; None if DAMON has not counted in between."""
+        total = 0.0
+        for place in places:
+            first, last = self.before.damon.get(place), self.after.damon.get(place)
+            found = per_second(first, last, self.seconds)
+            if not found:  # the figure stands still until DAMON is asked
+                return None
+            total += found
+        return total
+
+
+def _total(moves: list[Move]) -> float | None:
+    found = [one.bytes_per_s for one in moves]
+    known = [one for one in found if one is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+def _up(rates: _Rates, mechanisms: Mechanisms) -> list[Move]:
+    ours = rates.pages("tier_promote_success")
+    up = [Move("promote", ours)] if mechanisms.part("promote") else []
+    hints = rates.rest("pgpromote_success", ours)
+    # NUMA balancing counts promotions in mode 2 only, and kpromoted counts in any mode.
+    if mechanisms.hints_promote() or (hints is not None and not up):
+        up.append(Move("numa_balancing", hints))
+    schemes = [one.place for one in mechanisms.movers("migrate_hot")]
+    if schemes or mechanisms.damon is None:
+        up.append(Move("damon", rates.damon(schemes) if schemes else None))
+    return up
+
+
+def _down(rates: _Rates, mechanisms: Mechanisms) -> list[Move]:
+    ours = rates.pages("tier_demote_success")
+    down = [Move("promote", ours)] if mechanisms.part("promote") else []
+    down.append(Move("kswapd", rates.pages("pgdemote_kswapd")))
+    down.append(Move("direct", rates.rest("pgdemote_direct", ours)))
+    if "pgdemote_khugepaged" in rates.after.vmstat:
+        down.append(Move("khugepaged", rates.pages("pgdemote_khugepaged")))
+    schemes = [one.place for one in mechanisms.movers("migrate_cold")]
+    if schemes or mechanisms.damon is None:
+        down.append(Move("damon", rates.damon(schemes) if schemes else None))
+    return down
+
+
+def between(before: Sample, after: Sample, mechanisms: Mechanisms, page: int) -> Flow:
+    """The flow from one sample to the next."""
+    rates = _Rates(before, after, page)
+    up, down = _up(rates, mechanisms), _down(rates, mechanisms)
+    again, promoted = rates.events("tier_promote_again"), rates.events("tier_promote_success")
+    names = [name for name in after.vmstat if name.startswith("tier_")]
+    return Flow(
+        interval_s=rates.seconds,
+        up=up,
+        down=down,
+        up_bytes_per_s=_total(up),
+        down_bytes_per_s=_total(down),
+        again_share=again / promoted if again is not None and promoted else None,
+        hint_faults_per_s=rates.events("numa_hint_faults"),
+        swap_out_bytes_per_s=rates.pages("pswpout"),
+        counters={name: rates.events(name) for name in names},
+    )
+
+
+def notes(source: Source, flow: Flow, mechanisms: Mechanisms) -> dict[str, Note]:
+    """Where the rates come from, or why they are unknown."""
+    found = {"flow": note_for(source, VMSTAT)}
+    if found["flow"].state == "ok" and flow.up_bytes_per_s is None and not flow.up:
+        todo = "a kernel with NUMA balancing counts pgpromote_success"
+        found["flow"] = Note(None, f"no row of promotions in {VMSTAT}", todo)
+    for move in (*flow.up, *flow.down):
+        if move.by == "damon" and move.bytes_per_s is None and mechanisms.damon:
+            first = next(one for action in MOVERS for one in mechanisms.movers(action))
+            todo = DAMON_TODO.format(first.place.partition("/contexts")[0])
+            found["damon"] = Note(None, "not counted since the last sample", todo)
+    if mechanisms.damon is None:
+        found["damon"] = mechanisms.sources["damon"]
+    return found

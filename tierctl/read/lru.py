@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0
+"""MGLRU's generations: which memory of fast nodes is cold, and which of slow nodes was used.
+
+debugfs lru_gen lists for each group and node the generations, oldest first, with the time since
+each began and its pages.  Aging begins a generation: it looks at the Accessed bits, and what was
+used goes to the youngest one.  So at the last look an anonymous page (shmem is one) was idle since
+the generation behind its own began.  That does not hold for page cache: read(2) puts new pages
+into an old generation.  The oldest generation also takes in the pages of those before, so that
+nothing in it is known to be young.
+
+Without reclaim nothing ages, and then the file says little: pages count as cold or hot only where
+the looks prove it, and all others as unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tierctl.core.paths import LRU_GEN as FILE
+from tierctl.core.paths import LRU_GEN_FULL as FULL
+from tierctl.core.reply import Note, note_for
+from tierctl.core.source import ABSENT, Source
+
+IDLE_MS = 60_000  # cold: idle for so long at the last look
+RECENT_MS = 60_000  # hot: in a generation that began so long ago at most
+MOST = 1 << 60  # a larger number is damaged
+# Classes of use by the age of a generation, in ms
+CLASSES = (("hot", "< 1 s", 1000), ("warm", "< 10 s", 10_000), ("cool", "< 60 s", 60_000))
+COLD, UNCLEAR = "cold", "unclear"
+
+# A group, a node, or a generation: sequence, age, pages; "x" marks pages of one that is gone
+LINE = re.compile(
+    r"^(?:memcg +\d+ (.*)| node +(\d{1,9})"
+    r"| {1,10}\d+ +(\d{1,18}) +(\d{1,18})([ x]) +(\d{1,18})([ x]?))$",
+    re.MULTILINE,
+)
+
+
+class Lruvec(NamedTuple):
+    """The generations of a group on a node, oldest first: a list for each figure."""
+
+    group: str
+    node: int
+    ages: list[int]  # ms since a generation began
+    anon: list[int]  # base pages
+    file: list[int]
+
+    def pages(self, at: int) -> int:
+        """All pages of a generation."""
+        return self.anon[at] + self.file[at]
+
+    def all_pages(self) -> int:
+        """All pages of all generations."""
+        return sum(self.anon) + sum(self.file)
+
+
+@dataclass
+class Part:
+    """Bytes of which something is known, those of which nothing is known, and the data's age."""
+
+    bytes: int | None
+    unknown_bytes: int
+    looked_s: float | None  # the longest time since a look that the bytes go by
+
+
+@dataclass
+class Looks:
+    """The times since the last look of MGLRU at the groups of a tier, in seconds."""
+
+    newest_s: float | None
+    oldest_s: float | None
+
+
+def _quick(text: str) -> list[Lruvec] | None:
+    """The text of lru_gen, in a third of the time that LINE takes; None if it has anything else."""
+    head, *blocks = text.split("\n node ")
+    group = head.removeprefix("memcg ").lstrip(" ").partition(" ")[2] or "/"
+    if not head.startswith("memcg ") or "\n" in head:
+        return None
+    found: list[Lruvec] = []
+    for block in blocks:
+        body, _, head = block.partition("\nmemcg ")
+        try:
+            words = [*map(int, body.split())]
+        except ValueError:
+            return None
+        if len(words) % 4 != 1 or max(words) > MOST:
+            return None
+        found.append(Lruvec(group, words[0], words[2::4], words[3::4], words[4::4]))
+        if head:
+            group = head.lstrip(" ").partition(" ")[2] or "/"
+            if "\n" in head:
+                return None
+    return found
+
+
+def parse(text: str) -> list[Lruvec]:
+    """The text of lru_gen or lru_gen_full."""
+    quick = _quick(text)
+    if quick is not None:
+        return quick
+    found: list[Lruvec] = []
+    group = "/"
+    for path, node, age, anon, anon_gone, file, file_gone in LINE.findall(text):
+        if node:
+            found.append(Lruvec(group, int(node), [], [], []))
+        elif not age:
+            group = path or "/"
+        elif found and (anon_gone != "x" or file_gone != "x"):
+            found[-1].ages.append(int(age))
+            found[-1].anon.append(0 if anon_gone == "x" else int(anon))
+            found[-1].file.append(0 if file_gone == "x" else int(file))
+    return found
+
+
+def read(source: Source) -> tuple[list[Lruvec] | None, Note]:
+    """The generations of all groups, or why they are unknown."""
+    for path in (FILE, FULL):
+        text = source.get(path)
+        if text is not None:
+            return parse(text), Note(path)
+    todo = ""
+    if source.why(FILE) == ABSENT:
+        todo = "mount debugfs; this kernel needs CONFIG_LRU_GEN"
+    return None, note_for(source, FILE, todo)
+
+
+class _Sum:
+    """A node: bytes that looks prove, bytes of which nothing is known, and the oldest look."""
+
+    def __init__(self) -> None:
+        self.known = self.unknown = self.oldest = 0
+        self.proven = False
+
+    def part(self, page: int) -> Part:
+        """The sum in bytes; None if no look proves anything."""
+        if not self.proven:
+            return Part(None, self.unknown * page, None)
+        return Part(self.known * page, self.unknown * page, self.oldest / 1000)
+
+
+def _sum(
+    lruvecs: Iterable[Lruvec], nodes: Iterable[int], page: int, add: Callable[[_Sum, Lruvec], None]
+) -> dict[int, Part]:
+    sums = {node: _Sum() for node in nodes}
+    for one in lruvecs:
+        mine = sums.get(one.node)
+        if mine is not None and one.ages:
+            add(mine, one)
+    return {node: one.part(page) for node, one in sums.items()}
+
+
+def _idle(mine: _Sum, one: Lruvec) -> None:
+    looked = one.ages[-1]
+    long = len(one.ages) - 1  # the last generation that began long enough before the last look
+    while long >= 0 and one.ages[long] - looked < IDLE_MS:
+        long -= 1
+    if long < 0:
+        mine.unknown += one.all_pages()
+        return
+    mine.proven = True
+    known = sum(one.anon[:long])
+    mine.known += known
+    mine.unknown += sum(one.file[:long]) + one.pages(long)  # idle since some time between two looks
+    if known:
+        mine.oldest = max(mine.oldest, looked)
+
+
+def idle(lruvecs: Iterable[Lruvec], nodes: Iterable[int], page: int) -> dict[int, Part]:
+    """By node: pages that were idle for IDLE_MS at the last look."""
+    return _sum(lruvecs, nodes, page, _idle)
+
+
+def _used(mine: _Sum, one: Lruvec) -> None:
+    numbers = range(len(one.ages))
+    recent = [at for at in numbers if one.ages[at] <= RECENT_MS]
+    young = [at for at in recent if at in numbers[1:][-2:]]
+    if not young:
+        mine.unknown += one.all_pages()
+        return
+    mine.proven = True
+    mine.known += sum(map(one.pages, young))
+    mine.unknown += sum(one.pages(at) for at in recent if at not in young)
+    mine.oldest = max(mine.oldest, one.ages[young[0]])
+
+
+def used(lruvecs: Iterable[Lruvec], nodes: Iterable[int], page: int) -> dict[int, Part]:
+    """By node: pages that were used, or are new, since RECENT_MS at most.
+
+    They are in the two youngest generations, and not in the oldest one.
+    """
+    return _sum(lruvecs, nodes, page, _used)
+
+
+def total(found: Iterable[Part]) -> Part:
+    """Several nodes together; unknown if it is unknown of each."""
+    parts = list(found)
+    known = [one.bytes for one in parts if one.bytes is not None]
+    looks = [one.looked_s for one in parts if one.looked_s is not None]
+    unknown = sum(one.unknown_bytes for one in parts)
+    return Part(sum(known) if known else None, unknown, max(looks, default=None))
+
+
+def by_use(lruvecs: Iterable[Lruvec], wanted: set[int], page: int) -> dict[str, int | None]:
+    """Bytes on nodes by class, as idle() and used() count; None where no look tells."""
+    found: dict[str, int | None] = {name: None for name, _, _ in CLASSES}
+    found[COLD] = None
+    unclear = 0
+    for one in lruvecs:
+        if one.node not in wanted or not one.ages:
+            continue
+        count, looked = len(one.ages), one.ages[-1]
+        for at, age in enumerate(one.ages):
+            young = at >= max(1, count - 2)
+            name = next((name for name, _, most in CLASSES if age <= most), None)
+            later = one.ages[at + 1] if at + 1 < count else looked
+            if young and name is not None:
+                found[name] = (found[name] or 0) + one.pages(at) * page
+            elif later - looked >= IDLE_MS:
+                found[COLD] = (found[COLD] or 0) + one.anon[at] * page
+                unclear += one.file[at] * page
+            else:
+                unclear += one.pages(at) * page
+    found[UNCLEAR] = unclear
+    return found
+
+
+def looks(lruvecs: Iterable[Lruvec], wanted: set[int]) -> Looks:
+    """How long ago MGLRU has looked."""
+    ages = [
+        one.ages[-1] / 1000
+        for one in lruvecs
+        if one.node in wanted and one.ages and one.all_pages()
+    ]
+    return Looks(min(ages, default=None), max(ages, default=None))

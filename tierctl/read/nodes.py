@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Memory nodes: tier, size, watermarks, and figures of the firmware."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tierctl.core.parse import labelled_kib, number, page_size, ranges
+from tierctl.core.paths import NODES, TIERS, ZONEINFO
+from tierctl.core.reply import Note, note_for
+from tierctl.core.source import Source
+
+MOST = 1024  # nodes, as in the kernel
+MARKS = ("min", "low", "high", "promo")
+MARK = re.compile(
+    r"^ +(?:pages )?(free|min|low|high|promo|spanned|managed) +(\d{1,18})$", re.MULTILINE
+)
+KEPT = re.compile(r"protection: \((\d+(?:, \d+)*)\)")
+START = re.compile(r"^  start_pfn: +(\d{1,18})$", re.MULTILINE)
+ZONE = re.compile(r"(\d{1,9}), zone +(\S+)")
+
+
+@dataclass(frozen=True)
+class Access:
+    """The best that the CPUs reach: ns, and MB/s (node*/access1/initiators)."""
+
+    read_latency: int
+    write_latency: int
+    read_bandwidth: int
+    write_bandwidth: int
+
+
+@dataclass
+class Zone:
+    """A zone of /proc/zoneinfo, in base pages."""
+
+    node: int
+    name: str
+    free: int
+    managed: int
+    spanned: int
+    start: int
+    marks: dict[str, int]
+    kept: int = 0  # for allocations that can use no higher zone
+
+
+@dataclass
+class Node:
+    """A node with memory; sizes in bytes, None for unknown."""
+
+    node: int
+    tier: str | None  # fast, slow
+    tier_number: int | None  # of memory_tierN
+    has_cpu: bool | None
+    total: int | None
+    free: int | None
+    used: int | None
+    watermarks: dict[str, int | None]
+    movable: int | None  # bytes in the zone Movable
+    access: Access | None
+    distance: int | None = None
+    distance_from: str | None = None  # kernel, formula, default
+    origin: str | None = None  # cdat, hmat, firmware, dram, dax, unknown
+    targets: list[int] | None = None
+    hot: int | None = None  # bytes found hot that wait (our kernel)
+    device: str | None = None  # of the driver kmem
+
+
+@dataclass
+class Machine:
+    """All nodes with memory, and the zones that they have."""
+
+    nodes: list[Node]
+    tiers: dict[int, list[int]] | None  # nodes by number of the tier
+    top: int | None  # the slowest tier that is fast
+    page: int
+    zones: list[Zone] = field(default_factory=list, repr=False)
+    sources: dict[str, Note] = field(default_factory=dict, repr=False)
+
+    @property
+    def known(self) -> bool:
+        """Which nodes are fast and which are slow is known."""
+        return self.tiers is not None and self.top is not None
+
+    def of_tier(self, tier: str) -> list[Node]:
+        """The nodes of the fast or the slow tiers."""
+        return [one for one in self.nodes if one.tier == tier]
+
+    def find(self, node: int) -> Node | None:
+        """A node by number."""
+        return next((one for one in self.nodes if one.node == node), None)
+
+
+def zones(text: str | None) -> list[Zone]:
+    """The populated zones of /proc/zoneinfo, which has five lines for each CPU as well."""
+    found = []
+    for block in ("\n" + (text or "")).split("\nNode ")[1:]:
+        head = ZONE.match(block)
+        begin = block.find("\n  pages free")
+        end = block.find("\n        protection:", begin)
+        if not head or begin < 0 or end < 0:
+            continue
+        values = {name: int(one) for name, one in MARK.findall(block[begin:end])}
+        start = START.search(block, end)
+        kept = KEPT.search(block, end)
+        if not values.get("managed") or "free" not in values or not start:
+            continue
+        found.append(
+            Zone(
+                node=int(head[1]),
+                name=head[2],
+                free=values["free"],
+                managed=values["managed"],
+                spanned=values.get("spanned", 0),
+                start=int(start[1]),
+                marks={name: values[name] for name in MARKS if name in values},
+                kept=max(map(int, kept[1].split(", "))) if kept else 0,
+            )
+        )
+    return found
+
+
+def tiers(source: Source) -> dict[int, list[int]] | None:
+    """The nodes of each memory tier, fastest tier first; None if the kernel has no tiers."""
+    names = source.listing(TIERS)
+    if names is None:
+        return None
+    found = {}
+    for name in names:
+        tier = number(name.removeprefix("memory_tier"))
+        members = ranges(source.get(f"{TIERS}/{name}/nodelist")) if tier is not None else None
+        if tier is not None and members is not None:
+            found[tier] = members
+    return dict(sorted(found.items()))
+
+
+def top_tier(found: dict[int, list[int]], with_cpu: list[int]) -> int | None:
+    """The slowest tier that has CPUs; it and all faster tiers are fast (mm/memory-tiers.c)."""
+    having = [tier for tier, members in found.items() if set(members) & set(with_cpu)]
+    return max(having, default=None)
+
+
+def hugetlb(source: Source, node: int) -> int | None:
+    """Bytes of a node that its pools of hugetlb pages hold; None if that is unknown."""
+    place = f"{NODES}/node{node}/hugepages"
+    total = 0
+    for name in source.listing(place) or []:
+        size = number(name.removeprefix("hugepages-").removesuffix("kB"))
+        count = number(source.get(f"{place}/{name}/nr_hugepages"))
+        if size is None or count is None:
+            return None
+        total += count * size << 10
+    return total if not source.why(place) else None
+
+
+def _access(source: Source, node: int) -> Access | None:
+    place = f"{NODES}/node{node}/access1/initiators"
+    read = number(source.get(f"{place}/read_latency"))
+    if read is None:
+        return None
+    names = ("write_latency", "read_bandwidth", "write_bandwidth")
+    others = [number(source.get(f"{place}/{name}")) for name in names]
+    if None in others:
+        return None
+    return Access(read, *(one for one in others if one is not None))
+
+
+def _watermarks(node: int, found: list[Zone], page: int) -> dict[str, int | None]:
+    own = [zone for zone in found if zone.node == node]
+    marks: dict[str, int | None] = {}
+    for name in MARKS:
+        known = [zone.marks[name] for zone in own if name in zone.marks]
+        marks[name] = sum(known) * page if known and len(known) == len(own) else None
+    return marks
+
+
+def _tier_of(
+    node: int, found: dict[int, list[int]] | None, top: int | None
+) -> tuple[str | None, int | None]:
+    if found is None or top is None:
+        return None, None
+    for tier, members in found.items():
+        if node in members:
+            return ("fast" if tier <= top else "slow"), tier
+    return "fast", None  # node_is_toptier() says so of a node without a tier
+
+
+def _node(source: Source, node: int, machine: Machine, with_cpu: list[int] | None) -> Node:
+    info = labelled_kib(source.get(f"{NODES}/node{node}/meminfo"))
+    total, free = info.get("MemTotal"), info.get("MemFree")
+    tier, tier_number = _tier_of(node, machine.tiers, machine.top)
+    known = [zone for zone in machine.zones if zone.node == node]
+    movable = sum(zone.managed for zone in known if zone.name == "Movable") * machine.page
+    return Node(
+        node=node,
+        tier=tier,
+        tier_number=tier_number,
+        has_cpu=None if with_cpu is None else node in with_cpu,
+        total=total,
+        free=free,
+        used=None if total is None or free is None else total - free,
+        watermarks=_watermarks(node, machine.zones, machine.page),
+        movable=movable if known else None,
+        access=_access(source, node),
+    )
+
+
+def read(source: Source) -> Machine:
+    """All nodes with memory; why a node is in its tier is left to why.explain()."""
+    with_memory = ranges(source.get(f"{NODES}/has_memory"))
+    with_cpu = ranges(source.get(f"{NODES}/has_cpu"))
+    found = zones(source.get(ZONEINFO))
+    total = labelled_kib(source.get("/proc/meminfo")).get("MemTotal")
+    page = page_size(total, sum(zone.managed for zone in found))
+    known = tiers(source)
+    top = top_tier(known, with_cpu) if known is not None and with_cpu is not None else None
+    machine = Machine([], known, top, page, found)
+    machine.sources["nodes"] = note_for(source, f"{NODES}/has_memory", "this kernel has no NUMA")
+    machine.sources["tiers"] = note_for(
+        source, TIERS, "kernels before 6.1, and kernels without NUMA, have no memory tiers"
+    )
+    if known is not None and top is None:
+        note = note_for(source, f"{NODES}/has_cpu")
+        machine.sources["tiers"] = Note(None, "no tier has CPUs", "") if note.origin else note
+    machine.sources["watermarks"] = note_for(source, ZONEINFO)
+    machine.nodes = [_node(source, node, machine, with_cpu) for node in (with_memory or [])[:MOST]]
+    if machine.nodes and all(one.access is None for one in machine.nodes):
+        place = f"{NODES}/node{machine.nodes[0].node}/access1/initiators/read_latency"
+        todo = "the firmware tells no latency (ACPI HMAT, CXL CDAT)"
+        machine.sources["latency"] = note_for(source, place, todo)
+    return machine
