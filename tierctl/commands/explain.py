@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0
+"""tierctl explain: why memory of a process, a group or a node is slow, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tierctl.core import text
+from tierctl.core.errors import FINDING, USAGE, WELL, TierctlError
+from tierctl.core.reply import Note, Reply, show, unknown
+from tierctl.core.source import Source
+from tierctl.explain import groups as explained_groups
+from tierctl.explain import process, scene
+from tierctl.explain.split import ACT, FINE, Explained, Reason
+from tierctl.read import groups
+from tierctl.read.trace import MOST_S
+
+TODO = "tierctl explain PID, tierctl explain GROUP, or tierctl explain node N"
+MARK = 12  # characters for the number of what there is to do, or for a verdict
+NOTES = ("tiers", "visits", "cold")
+
+
+def answer(
+    source: Source,
+    words: Sequence[str],
+    deep: bool = False,
+    seconds: float = MOST_S,
+    listening: Note | None = None,
+) -> Reply:
+    """The answer to a target: a pid, a group, or the words node and N."""
+    first = words[0]
+    digits = first.isascii() and first.isdigit() and len(first) < 10
+    if first == "node" and len(words) > 1:
+        number = words[1]
+        if len(words) != 2 or not (number.isascii() and number.isdigit() and len(number) < 6):
+            raise TierctlError(f"{' '.join(words[1:])} is no number of a node", TODO, USAGE)
+    elif len(words) > 1:
+        raise TierctlError(f"{len(words)} targets were given", TODO, USAGE)
+    found = scene.begin(source, listening, quick=digits)
+    if first == "node" and len(words) > 1:
+        data = explained_groups.node(found, int(words[1]), seconds)
+    elif digits:
+        data = process.process(found, int(first), deep, seconds)
+    else:
+        data = explained_groups.group(found, first, seconds)
+    sources = {name: found.sources[name] for name in NOTES if name in found.sources}
+    if data.target == "process":
+        sources["slow"] = Note("/proc/PID/pagemap", estimate=data.places != data.all_places)
+    elif data.slow or data.tier == "fast":
+        sources["cold"] = found.sources["cold_on_fast"]
+    return Reply("explain", data, sources, FINDING if data.actions else WELL)
+
+
+# --- text ------------------------------------------------------------------------
+
+
+def span(low: int | None, size: int | None, high: int | None) -> str:
+    """The interval of a figure: +- 0.4G, up to 2.1G, 1.0G to 2.1G, or nothing."""
+    if low is None or high is None or size is None or low == high:
+        return ""
+    below, above = size - low, high - size
+    if size == high and low == 0:
+        return "at most"
+    if abs(below - above) <= max(below, above) // 8:
+        return f"+- {text.size(above)}"
+    return f"{text.size(low)} to {text.size(high)}"
+
+
+def headline(data: Explained) -> list[str]:
+    """What is explained, how large it is, and how much of it is slow."""
+    if data.target == "process":
+        group = f" ({groups.title(data.group)})" if data.group else ""
+        name = f"{data.name} {data.pid}{group}"
+    else:
+        name = data.name if data.target == "group" else f"{data.name} ({data.tier or '?'})"
+    used = " used" if data.target == "node" else ""
+    line = f"{name}: {text.size(data.total)}{used}"
+    if data.target == "node" and data.tier == "fast":
+        return text.wrap(f"{line}, none of it slow")
+    wide = span(data.slow_low, data.slow, data.slow_high)
+    line += f", {text.size(data.slow)} {wide + ' ' if wide else ''}slow"
+    if data.places is not None and data.places != data.all_places:
+        line += f" ({text.count(data.places)} of {text.count(data.all_places)} places)"
+    return text.wrap(line)
+
+
+def _todo(reasons: Sequence[Reason]) -> dict[str, int]:
+    """Numbers of what there is to do, things that help most first; what is fine needs nothing."""
+    order = sorted(reasons, key=lambda one: one.verdict != ACT)
+    todo = dict.fromkeys(one.todo for one in order if one.todo and one.verdict != FINE)
+    return {words: number for number, words in enumerate(todo, 1)}
+
+
+def draw(reply: Reply, style: text.Style) -> list[str]:
+    """The reasons, and what to do about them."""
+    data: Explained = reply.data
+    head = headline(data)
+    lines = [style.paint("head", head[0]), *head[1:]]
+    todo = _todo(data.reasons)
+    order = sorted(data.reasons, key=lambda one: (-one.bytes, -one.high))
+    for one in order:
+        wide = span(one.low, one.bytes, one.high)
+        # Nothing is slow, or how much of it is hot is not known.
+        size = text.size(one.bytes) if data.slow or one.bytes else ""
+        front = f"  {size:>7} {wide:<9} "
+        number = todo.get(one.todo or "")
+        what = one.what if number or not one.todo else f"{one.what} ({one.todo})"
+        mark = str(number or one.verdict)
+        width = text.WIDTH - MARK
+        body = text.wrap(what, " " * len(front), front, width)
+        colour = "warn" if one.verdict == ACT else "dim"
+        body[0] = body[0].ljust(width) + " " * (MARK - len(mark)) + style.paint(colour, mark)
+        lines += body
+    if not data.reasons:
+        lines.append("  Nothing of it is slow." if not data.slow else "  No reason is known.")
+    for words, number in todo.items():
+        lines += text.wrap(words, "   ", f"{number}  ")
+    lines += _footer(reply, data)
+    return lines
+
+
+def _footer(reply: Reply, data: Explained) -> list[str]:
+    lines = text.wrap(f"Also looked at: {', '.join(data.looked_at)}.", "  ")
+    if data.seconds and data.visits is not None:
+        lost = f", {text.count(data.lost)} events lost" if data.lost else ""
+        what = f"Listened for {data.seconds:.0f} s: {data.visits} visits of it by workers{lost}."
+        lines += text.wrap(what, "  ")
+    for one in data.not_looked_at:
+        lines += text.wrap(f"? not looked at: {one}", "  ")
+    lines += unknown(reply, NOTES)
+    return lines
+
+
+# --- command ---------------------------------------------------------------------
+
+
+def command(args: argparse.Namespace, source: Source) -> int:
+    """Explain a target."""
+    listens = source.live and args.seconds and args.target[0].isdigit()
+    if listens and sys.stderr.isatty():
+        print(f"Listening for at most {args.seconds} s ...", file=sys.stderr)
+    reply = answer(source, args.target, args.deep, args.seconds)
+    return show(reply, source, args, draw)
+
+
+SCHEMAS = {"explain": Explained}  # by kind of answer
+
+
+def add_commands(commands: Any) -> None:
+    """The sub-command explain."""
+    one = commands.add_parser(
+        "explain",
+        help="why memory is slow, in bytes by reason, and what to do",
+        description="Says of a process, a group or a node why its memory lies on slow nodes.  "
+        "Listens to the visits of a process for at most 10 s.  Exit status 1: a reason asks for "
+        "a change.",
+    )
+    one.add_argument("target", nargs="+", metavar="PID | GROUP | node N")
+    one.add_argument(
+        "--seconds",
+        type=text.number_from(0, MOST_S),
+        default=MOST_S,
+        metavar="N",
+        help="listen for so long (10)",
+    )
+    one.add_argument(
+        "--deep",
+        action="store_true",
+        help="also read numa_maps of a process of more than 1 GiB, for memory policies; "
+        "stops the process meanwhile for tens of ms a GiB",
+    )
+    one.set_defaults(func=command)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How a group and a node are explained: rows of memory.numa_stat and meminfo, and MGLRU.
+
+Rows are exact.  How much is hot, merged by KSM, or bound by a policy, `tierctl explain PID` tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tierctl.core import text
+from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.parse import as_ranges, labelled_kib, ranges
+from tierctl.core.paths import CGROUP, LIMIT, LRU_GEN, NODES, STAT, TIER
+from tierctl.core.source import Source
+from tierctl.explain import obstacles, scene
+from tierctl.explain.obstacles import Obstacle
+from tierctl.explain.process import (
+    by_fault,
+    facts,
+    if_hot,
+    limit_words,
+    limit_zero,
+    mib,
+    no_slow_tier,
+    nothing,
+    pools,
+    waiting,
+)
+from tierctl.explain.scene import Scene
+from tierctl.explain.split import Explained, Split, stated
+from tierctl.read import groups, lru, pages
+from tierctl.read.flags import BOTH
+from tierctl.read.groups import Limit
+from tierctl.read.lru import Lruvec
+from tierctl.read.mechanisms import PROMOTE
+from tierctl.read.nodes import Node, hugetlb
+
+CPUSET = "cpuset.mems.effective"
+KERNEL = re.compile(
+    r"^(?:kernel_stack|(?:sec_)?pagetables|slab_(?:un)?reclaimable) (.+)$", re.MULTILINE
+)
+LOCKED = re.compile(r"^unevictable (.+)$", re.MULTILINE)
+UNWRITTEN = re.compile(r"^file_(?:dirty|writeback) (.+)$", re.MULTILINE)
+PAGES = re.compile(r"^(?:anon|file) (.+)$", re.MULTILINE)
+PROCESSES = 256  # of a group that are looked at
+BY_PROCESS = "visits, KSM and policies: tierctl explain PID"
+
+
+def _by_age(
+    split: Split,
+    found: Scene,
+    wanted: Sequence[int],
+    lruvecs: Iterable[Lruvec],
+    way: Obstacle | None,
+    hot: int | None = None,
+) -> None:
+    """Divide what could move by what MGLRU has seen of it.
+
+    ``hot``: bytes that workers have found hot, which are divided already; None if unknown.
+    """
+    now, lruvecs = found.now, list(lruvecs)
+    page, note = now.machine.page, now.sources["cold_on_fast"]
+    cold = lru.total(lru.idle(lruvecs, wanted, page).values())
+    recent = lru.total(lru.used(lruvecs, wanted, page).values())
+    if cold.bytes:
+        looked = "?" if cold.looked_s is None else f"{cold.looked_s:.0f} s"
+        split.take("cold-lru", cold.bytes, LRU_GEN, looked=looked)
+    if found.promoters and PROMOTE not in found.promoters:
+        by_fault(split, found, now.fast)
+        return
+    if_hot(split, way, "only visits of a process tell")
+    why = "not looked at by MGLRU for 60 s"
+    if now.lruvecs is None:
+        why = f"MGLRU: {note.state}"
+    elif recent.bytes and hot is not None:
+        split.take("warm", recent.bytes - hot, LRU_GEN)
+    elif recent.bytes:
+        why = f"{text.size(recent.bytes)} was used or is new in the last 60 s"
+    split.rest("unknown", note.origin or "", 0, why=f"not known to be hot or cold: {why}")
+
+
+# --- a group ---------------------------------------------------------------------
+
+
+def _opted_out(source: Source, path: str) -> tuple[int, int]:
+    """Processes of a group that have opted out, and all."""
+    try:
+        pids = groups.pids(source, path)[:PROCESSES]
+    except TierctlError:
+        return 0, 0
+    return sum(pages.status(source, pid).get("TierScan") == "0" for pid in pids), len(pids)
+
+
+def _cpuset(found: Scene, path: str) -> list[int]:
+    """The nodes of a group if no fast one is among them, and if they are why it stays."""
+    allowed = ranges(found.source.get(f"{CGROUP}{path}/{CPUSET}")) or []
+    return [] if set(allowed) & set(found.now.fast) or not found.rules <= BOTH else allowed
+
+
+def _whole(split: Split, found: Scene, path: str, all_out: bool, limits: Sequence[Limit]) -> bool:
+    """A cause for all that is left of a group; False if there is none."""
+    allowed = _cpuset(found, path)
+    if allowed:
+        words = scene.cpuset_words(found, allowed, path)
+        split.rest("cpuset", f"{CGROUP}{path}/{CPUSET}", None, **words)
+    elif not limit_zero(split, found, limits) and all_out and found.rules == {PROMOTE}:
+        split.rest("opt-out", "/proc/PID/status TierScan of all processes")
+    return not split.left or nothing(split, found)
+
+
+def group(found: Scene, name: str, seconds: float) -> Explained:
+    """Why memory of a group is slow."""
+    source, slow = found.source, found.now.slow
+    path = groups.named(source, name)
+    found.now.need_tiers()
+    place = f"{CGROUP}{path}/{STAT}"
+    stat, usage = source.get(place), groups.usage(source, path)
+    if stat is None or usage is None:
+        todo = "add the memory controller to the group's parent (cgroup.subtree_control)"
+        what = f"{path}/{STAT} cannot be read ({source.why(place)})"
+        raise TierctlError(what, todo, LACKING)
+    answer = Explained("group", groups.title(path), group=path, total=sum(usage.by_node.values()))
+    size = sum(value for node, value in usage.by_node.items() if node in slow)
+    answer.slow = answer.slow_low = answer.slow_high = size
+    if not slow:
+        return no_slow_tier(answer, found)
+    limits = groups.limits_above(source, path, found.now.fast)
+    scene.watch(found, seconds)
+    split = Split(size, answer.reasons)
+    split.take("kernel", scene.on_nodes(stat, KERNEL, slow), place)
+    if found.rules == {PROMOTE}:
+        split.take("mlock", scene.on_nodes(stat, LOCKED, slow), place)
+    if found.rules <= BOTH:
+        split.take("dirty", scene.on_nodes(stat, UNWRITTEN, slow), place)
+    out, every = _opted_out(source, path)
+    if split.left and not _whole(split, found, path, 0 < out == every, limits):
+        lruvecs = found.now.lruvecs or []
+        inside = [one for one in lruvecs if f"{one.group}/".startswith(f"{path}/")]
+        _by_age(split, found, slow, inside, obstacles.obstacle(found, found.now.fast, limits))
+    answer.looked_at += facts(found)
+    if out:
+        answer.looked_at.append(f"{out} of {every} processes opted out (TierScan 0)")
+    answer.looked_at += limit_words(limits)
+    answer.not_looked_at.append(BY_PROCESS)
+    answer.seconds = found.seconds
+    return answer
+
+
+# --- a node ----------------------------------------------------------------------
+
+
+def _groups_on(split: Split, found: Scene, node: int) -> None:
+    """Memory of groups that a limit of 0, or a cpuset, keeps where it is; topmost groups only."""
+    source = found.source
+    done: list[str] = []
+    for path in groups.every(source) or []:
+        if any(path.startswith(f"{one}/") for one in done):
+            continue
+        allowed = _cpuset(found, path)
+        zero = groups.limit(source, path) == (0, True) and found.rules == {PROMOTE}
+        if not allowed and not zero:
+            continue
+        done.append(path)
+        stat = source.get(f"{CGROUP}{path}/{STAT}") or ""
+        size = scene.on_nodes(stat, PAGES, [node]) - scene.on_nodes(stat, LOCKED, [node])
+        if allowed:
+            words = scene.cpuset_words(found, allowed, path)
+            split.take("cpuset", size, f"{CGROUP}{path}/{CPUSET}", None, None, **words)
+        else:
+            name = scene.shell_name(path)
+            split.take("limit-zero", size, f"{CGROUP}{path}/{LIMIT}", group=path, name=name)
+
+
+def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
+    place = f"{NODES}/node{node.node}/meminfo"
+    info = labelled_kib(found.source.get(place))
+    split = Split(answer.slow or 0, answer.reasons)
+    kernel = ("Slab", "KernelStack", "PageTables", "SecPageTables")
+    lists = sum(info.get(name, 0) for name in ("Active", "Inactive", "Unevictable"))
+    split.take("kernel", sum(info.get(name, 0) for name in kernel), place)
+    split.take("hugetlb", hugetlb(found.source, node.node) or 0, place, places=pools(found))
+    if "Active" in info:
+        split.take("off-lru", split.left - lists, place)
+    if found.rules == {PROMOTE}:
+        split.take("mlock", info.get("Mlocked", 0), place)
+        split.take("unevictable", info.get("Unevictable", 0) - info.get("Mlocked", 0), place)
+    if found.rules <= BOTH:
+        split.take("dirty", info.get("Dirty", 0) + info.get("Writeback", 0), place)
+    _groups_on(split, found, node.node)
+    if not split.left or nothing(split, found):
+        return
+    way = obstacles.obstacle(found, found.now.fast, ())
+    hot, proof = waiting(found, node.node), f"{TIER}/node{node.node}/hot"
+    if way is not None:
+        split.take(way.id, hot or 0, proof, None, None, **way.words)
+    else:
+        split.take("queue", hot or 0, proof)
+    moves = way if way is not None and way.id == "observe" else None
+    _by_age(split, found, [node.node], found.now.lruvecs or [], moves, hot)
+
+
+def _fast_node(answer: Explained, found: Scene, node: Node) -> None:
+    """Nothing of a fast node is slow; but what waits for it?"""
+    hot = waiting(found)
+    way = obstacles.obstacle(found, [node.node], ()) if found.promoters else None
+    if way is not None and way.id == "full":
+        one = stated("full-node", way.proof, waits=text.size(hot), **way.words)
+        one.high = hot or 0  # memory of slow nodes
+        answer.reasons = [one]
+    cold = found.now.cold.get(node.node)
+    found.sources["cold"] = found.sources["cold_on_fast"]
+    answer.looked_at += [
+        f"room for promotion {mib(scene.rooms(found, [node.node]))}",
+        f"cold on it (idle for 60 s when MGLRU looked) {mib(cold.bytes if cold else None)}",
+        f"found hot on slow nodes {mib(hot)}",
+    ]
+
+
+def node(found: Scene, number: int, seconds: float) -> Explained:
+    """Why memory of a node is slow, or what waits for a fast node."""
+    one = found.now.machine.find(number)
+    if one is None:
+        here = as_ranges(each.node for each in found.now.machine.nodes) or "none"
+        raise TierctlError(f"there is no memory node {number}", f"nodes: {here}", USAGE)
+    found.now.need_tiers()
+    slow = one.used if one.tier == "slow" else 0
+    answer = Explained("node", f"node {number}", node=number, tier=one.tier, total=one.used)
+    answer.slow = answer.slow_low = answer.slow_high = slow
+    if not found.now.slow:
+        return no_slow_tier(answer, found)
+    scene.watch(found, seconds)
+    if one.tier == "slow":
+        _slow_node(answer, found, one)
+        answer.not_looked_at.append(BY_PROCESS)
+    else:
+        _fast_node(answer, found, one)
+    answer.looked_at = [*facts(found), *answer.looked_at]
+    answer.seconds = found.seconds
+    return answer
