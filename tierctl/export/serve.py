@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The port of `tierctl export --listen`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import threading
+from collections.abc import Callable
+
+from prometheus_client import start_http_server
+from prometheus_client.core import Metric
+
+from tierctl.core.errors import DENIED, FINDING, USAGE, TierctlError
+from tierctl.core.pace import Pace, cpu_s, say
+from tierctl.export.metrics import Exporter
+from tierctl.export.text import registry
+
+PATIENCE_S = 5.0  # that a client has to ask, and to take the answer
+SHARE = 0.01  # of one CPU
+
+
+def address(word: str) -> tuple[str, int]:
+    """Host and port of [HOST:]PORT; the host is localhost unless it is given."""
+    host, _, port = word.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise TierctlError(f"{word!r} is no address", "write [ADDRESS]:PORT for IPv6", USAGE)
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
+        raise TierctlError(f"{word!r} has no port from 1 to 65535", "write HOST:PORT", USAGE)
+    return host or "127.0.0.1", int(port)
+
+
+class Paced:
+    """Metrics that are taken at most once in half an interval, whoever asks."""
+
+    def __init__(
+        self,
+        exporter: Exporter,
+        interval_s: float,
+        clock: Callable[[], float],
+        cpu: Callable[[], float] = cpu_s,
+    ) -> None:
+        self.exporter, self.clock, self.cpu = exporter, clock, cpu
+        self.pace = Pace(interval_s, SHARE)
+        self._lock = threading.Lock()
+        self._taken: float | None = None
+        self._metrics: list[Metric] = []
+
+    def collect(self) -> list[Metric]:
+        """The metrics; an exporter that fails is asked again by the next scrape."""
+        with self._lock:
+            now = self.clock()
+            if self._taken is None or now - self._taken >= self.pace.interval / 2:
+                began = self.cpu()
+                self._metrics, self._taken = self.exporter.collect(), now
+                if self.pace.spent(self.cpu() - began):
+                    age = f"figures are up to {self.pace.interval / 2:.0f} s old now"
+                    say(f"a reading costs more than 1 % of a CPU: {age}")
+            return self._metrics
+
+
+def start(metrics: Paced, word: str) -> str:
+    """Answer on a port, in threads; the address."""
+    host, port = address(word)
+    socket.setdefaulttimeout(PATIENCE_S)  # an idle client keeps a thread no longer
+    try:
+        start_http_server(port, host, registry(metrics))
+    except (socket.gaierror, UnicodeError) as error:
+        what = f"{host!r} has no address: {getattr(error, 'strerror', error)}"
+        raise TierctlError(what, "give an address of this machine", USAGE) from None
+    except OSError as error:
+        denied = error.errno in (errno.EACCES, errno.EPERM)
+        other = denied or error.errno == errno.EADDRINUSE
+        todo = "choose another port" if other else "give an address of this machine"
+        what = f"{word} cannot be listened on: {error.strerror}"
+        raise TierctlError(what, todo, DENIED if denied else FINDING) from None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def serve(metrics: Paced, word: str) -> int:
+    """Answer until Ctrl-C or SIGTERM."""
+    say(f"metrics at http://{start(metrics, word)}/metrics, Ctrl-C ends")
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    return 0
