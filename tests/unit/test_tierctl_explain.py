@@ -1,0 +1,537 @@
+# SPDX-License-Identifier: GPL-2.0
+"""tierctl explain names a planted cause of a process, and its reasons add up to what is slow."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from tierctl_process import (
+    FILE,
+    FIRST_SLOW,
+    GROUP,
+    LIBRARY,
+    MIB,
+    NODES,
+    PID,
+    PLAIN,
+    SMALL,
+    Machine,
+    answer,
+    first,
+    flags,
+    limited,
+    machine,
+    passes,
+    process,
+    sizes,
+    skips,
+    spans,
+)
+from tierctl_trees import STOCK, Spec, Stepping, build, stat, vmstat
+
+from tierctl.commands import explain
+from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError
+from tierctl.core.text import Style
+from tierctl.explain import scene
+from tierctl.explain.split import Split
+from tierctl.read import flags as kinds
+from tierctl.read import trace
+
+FULL = replace(SMALL, nodes=(replace(NODES[0], free=0.2), NODES[1]))
+BALANCED = replace(STOCK, nodes=NODES, numa_balancing=2)
+ANON = f"{0:08x}-{MIB << 20:08x} rw-p 00000000 00:00 0 [heap]"
+
+
+@dataclass
+class Plant:
+    """A machine with a cause, and what is to be answered."""
+
+    sizes: dict[str, int]  # MiB by cause; the first one is the planted one
+    verdict: str
+    what: str
+    todo: str | None = None  # a part; "": none
+    spec: Spec = SMALL
+    pushed: tuple[int, ...] = (0,)
+    files: Mapping[str, object] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)  # rows of /proc/PID/status
+    flags: tuple[tuple[int, int], ...] = ()  # page tables, and the flags of their pages
+    make: Callable[[Machine], None] = lambda found: None
+
+
+def _slow_half(found: Machine) -> None:
+    tail = "rw-p 00000000 00:00 0"
+    maps = f"00000000-02000000 {tail}\n02000000-04000000 {tail}"
+    found.tree.put(f"proc/{PID}/maps", maps)
+
+
+def _library(found: Machine) -> None:
+    parts = [f"00000000-01000000 r-xp {LIBRARY}", f"01000000-02000000 r--p {LIBRARY}"]
+    found.tree.put(f"proc/{PID}/maps", "\n".join([*parts, ANON.replace("00000000-", "02000000-")]))
+
+
+def _still(found: Machine) -> None:
+    found.step = lambda second: found.tree.put("proc/vmstat", vmstat(SMALL, second))
+
+
+def _stuck(found: Machine) -> None:
+    def step(second: int) -> None:
+        found.tree.put("proc/vmstat", vmstat(SMALL, 0))
+        found.tree.put(f"proc/{PID}/stat", stat(PID, "redis", 100 + 50 * second))
+
+    found.step = step
+
+
+def _no_room_for_faults(found: Machine) -> None:
+    def step(second: int) -> None:
+        rows = vmstat(BALANCED, 0).replace("pgpromote_candidate 2000000", "pgpromote_candidate {}")
+        found.tree.put("proc/vmstat", rows.format(2_000_000 + 500 * second))
+
+    found.step = step
+    step(0)
+
+
+MERGED = {f"proc/{PID}/ksm_merging_pages": 4096}
+SLICE = "sys/fs/cgroup/system.slice"
+PLANTS = {
+    # The twelve of the issue
+    "full": Plant(
+        {"full": 32, "cold": 32}, "act", "hot, waits for room on node 0", "colder pages",
+        FULL, (8192, 8000),
+    ),
+    "mlock": Plant(
+        {"mlock": 16, "cold": 48}, "by design", "mlocked", "without mlock",
+        flags=((8, PLAIN | kinds.MLOCKED | kinds.UNEVICTABLE),),
+    ),
+    "policy": Plant(
+        {"policy": 32, "cold": 32}, "its policy", "(bind:1)", "numactl --preferred-many=0 ",
+        files={f"proc/{PID}/numa_maps": "00000000 bind:1 anon=9\n02000000 default anon=9"},
+        make=_slow_half,
+    ),
+    "cpuset": Plant(
+        {"cpuset": MIB}, "act", "allows nodes 1 only",
+        f"echo 0-1 > /sys/fs/cgroup{GROUP}/cpuset.mems", facts={"Mems_allowed_list": "1"},
+    ),
+    "limit": Plant(
+        {"limit": 16, "cold": 48}, "act", f"hot; {GROUP} is at its limit memory.tier.max (32M)",
+        "tierctl group set system.slice/service0000.service max=64M", pushed=(4096,),
+        make=lambda found: limited(found, 32 << 20, 31 << 20),
+    ),
+    "limit-zero": Plant(
+        {"limit-zero": MIB}, "its policy", "/system.slice is 0", "group set system.slice max=max",
+        files={f"{SLICE}/memory.tier.max": 0},
+    ),
+    "opt-out": Plant({"opt-out": MIB}, "its policy", "TierScan 0", facts={"TierScan": "0"}),
+    "ksm": Plant(
+        {"ksm": 16, "cold": 48}, "by design", "KSM has merged up to 16.0M of it",
+        "all pages of the machine", files=MERGED,
+    ),
+    "dirty": Plant(
+        {"dirty": 16, "cold": 48}, "by design", "until they are written", "sync",
+        flags=((4, FILE | kinds.DIRTY), (4, FILE | kinds.WRITEBACK), (8, PLAIN | kinds.DIRTY)),
+    ),
+    "cold": Plant(
+        {"cold": MIB}, "fine", "used too little: not found in the last 6 looks of 16 ms", "",
+        pushed=(0, 0, 0),
+    ),
+    "tier-off": Plant(
+        {"tier-off": MIB}, "act", "off", "tierctl profile apply general", replace(SMALL, enabled=0)
+    ),
+    "faults": Plant(
+        {"hint-faults": MIB}, "unknown", "(4000/s)", "rate_limit_MBps", BALANCED,
+    ),
+    # Others
+    "blocked": Plant(
+        {"blocked": MIB}, "act", "tier=off", "update-grub", replace(SMALL, enabled=0),
+        files={"sys/kernel/mm/tier/state": "blocked"},
+    ),
+    "scan-waits": Plant(
+        {"scan-waits": MIB}, "act", "waiting: no memory was free to start", "tries again",
+        replace(SMALL, reasons={
+            "scan": ("waiting", "no memory was free to start this part"),
+            "promote": ("waiting", "scan"),
+        }),
+    ),
+    "scan-off": Plant(
+        {"scan-waits": MIB}, "act", "scan/enabled is 0", "tierctl set scan.enabled 1",
+        replace(SMALL, parts_off=("scan", "promote")),
+    ),
+    "observe": Plant(
+        {"observe": 8, "cold": 56}, "act", "promote is off", "tierctl set promote.enabled 1",
+        replace(SMALL, parts_off=("promote",)), (2048, 2048),
+    ),
+    "faults-beside-tier": Plant(
+        {"hint-faults": MIB}, "act", "(4000/s)", "tierctl profile apply general",
+        replace(SMALL, parts_off=("scan", "promote"), numa_balancing=2),
+    ),
+    "no-promoter": Plant(
+        {"no-promoter": MIB}, "act", "nothing promotes", "sysctl kernel.numa_balancing=2",
+        replace(BALANCED, numa_balancing=1),
+    ),
+    "no-balancing": Plant(
+        {"no-promoter": MIB}, "act", "nothing promotes", "boot a tiershift kernel",
+        replace(BALANCED, numa_balancing=None),
+    ),
+    "damon": Plant(
+        {"unknown": MIB}, "unknown", "DAMON promotes, and does not say", "",
+        replace(BALANCED, numa_balancing=0, damon="migrate_hot"),
+    ),
+    "full-without-demotion": Plant(
+        {"full": 32, "cold": 32}, "act", "room on node 0", "tierctl set demote.enabled 1",
+        replace(FULL, parts_off=("demote",)), (8192,),
+    ),
+    "full-before-faults": Plant(
+        {"full": MIB}, "act", "room on node 0", "echo 1 > /sys/kernel/mm/numa/demotion_enabled",
+        replace(BALANCED, nodes=FULL.nodes, demotion="false"), make=_no_room_for_faults,
+    ),
+    "rules-of-faults": Plant(
+        {"hint-faults": 48, "ksm": 16}, "unknown", "NUMA balancing", None, BALANCED,
+        files=MERGED, flags=((8, PLAIN | kinds.MLOCKED),),
+    ),
+    "idle": Plant({"idle": MIB}, "fine", "did not run in 10 s", "", make=_still),
+    "queue": Plant(
+        {"queue": 4, "cold": 60}, "fine", "about to move", None,
+        replace(SMALL, nodes=(NODES[0], replace(NODES[1], hot=1024))), (2048,),
+    ),
+    "stuck": Plant(
+        {"stuck": 4, "cold": 60}, "unknown", "no page was promoted in 10 s", "grep", SMALL,
+        (1024,), make=_stuck,
+    ),
+    "mappings": Plant(
+        {"executable": 16, "cold": 48}, "by design", "executable", "", make=_library
+    ),
+    "hugetlb": Plant(
+        {"hugetlb": 8, "off-lru": 8, "cold": 48}, "by design", "pool of their node",
+        "/sys/devices/system/node/node0/hugepages", flags=((4, kinds.HUGE), (4, 0)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_planted_cause_is_named_with_what_to_do(tmp_path: Path, name: str) -> None:
+    plant = PLANTS[name]
+    found = machine(tmp_path, plant.spec, plant.pushed)
+    if plant.facts:
+        process(found.tree, 1.0, MIB, **plant.facts)
+    for path, value in plant.files.items():
+        found.tree.put(path, value)
+    at = FIRST_SLOW
+    for tables, value in plant.flags:
+        flags(found.tree, at, 512 * tables, value)
+        at += 512 * tables
+    plant.make(found)
+    found.step(0)
+    data = answer(found)
+    got = sizes(data)
+    assert {one: got.get(one) for one in plant.sizes} == plant.sizes, got
+    assert sum(plant.sizes.values()) <= MIB == sum(got.values())
+    one = first(data, next(iter(plant.sizes)))
+    assert one.verdict == plant.verdict and plant.what in one.what
+    if plant.todo is not None:
+        assert plant.todo in (one.todo or "") and bool(plant.todo) == bool(one.todo)
+    assert data.actions == any(one.verdict == "act" for one in data.reasons)
+
+
+# --- what is proven, and what is not ---------------------------------------------
+
+
+def test_hot_lies_between_the_largest_visit_and_all(tmp_path: Path) -> None:
+    one = first(answer(machine(tmp_path, FULL, pushed=(2048, 2000))), "full")
+    assert (one.low, one.bytes, one.high) == (8 << 20, 8 << 20, 4048 * 4096)
+
+
+def test_flag_ksm_of_the_kernel_is_not_believed(tmp_path: Path) -> None:
+    """Linux 6.12 sets KPF_KSM for each anonymous page."""
+    found = machine(tmp_path)
+    flags(found.tree, FIRST_SLOW, 512 * 32, PLAIN | 1 << 21)
+    assert sizes(answer(found)) == {"cold": MIB}
+    found.tree.put(f"proc/{PID}/ksm_merging_pages", 0)
+    data = answer(found)
+    assert sizes(data) == {"cold": MIB} and not any("KSM" in one for one in data.not_looked_at)
+
+
+def test_merged_pages_that_may_all_be_fast_are_a_limit_only(tmp_path: Path) -> None:
+    found = machine(tmp_path, slow=0.5)
+    found.tree.put(f"proc/{PID}/ksm_merging_pages", 2048)
+    data = answer(found)
+    one = first(data, "ksm")
+    assert (one.bytes, one.low, one.high) == (0, 0, 8 << 20)
+    assert first(data, "cold").bytes == 32 << 20 and first(data, "cold").low == 24 << 20
+
+
+def test_merged_pages_that_may_not_be_counted_are_not_looked_at(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    path = f"/proc/{PID}/ksm_merging_pages"
+    found.tree.put(path[1:], 4096)
+    found.denied = (path,)
+    assert f"KSM ({path}: denied)" in answer(found).not_looked_at
+
+
+@pytest.mark.parametrize(
+    ("events", "text", "cause"),
+    [
+        (passes([0]), spans(), "cold"),
+        (passes([0]), spans(end=32 << 20), "unknown"),  # the visit did not reach all of it
+        (passes([0]), "", "unknown"),
+        (passes([0, 0]), "", "cold"),  # a whole turn lies between the ends of two
+        (passes([0, 0]), spans(end=32 << 20), "cold"),
+        (passes([0, 0]), spans(end=32 << 20, age_ms=60_000), "unknown"),  # both were cut short
+        (passes([0, 0], done=" done=0"), "", "unknown"),
+        (passes([0, 0], done=""), "", "unknown"),  # a kernel that does not tell
+        (passes([0, 0]).replace("written: 5/5", "written: 5/9"), "", "unknown"),
+        ("", spans(), "cold"),
+        ("", spans(end=32 << 20), "unknown"),
+        ("", "", "unknown"),
+        ("", spans().splitlines()[0] + "\ngarbage\n", "unknown"),
+        ("", "pid other columns\n1 2 3", "unknown"),
+        (passes([0, 0], pid=PID + 1), "", "unknown"),
+        (passes([0, 0]).replace("change=0", "change=1"), "", "unknown"),  # it finds no candidates
+    ],
+)
+def test_only_visits_that_reached_all_prove_cold(
+    tmp_path: Path, events: str, text: str, cause: str
+) -> None:
+    found = machine(tmp_path)
+    found.trace = events
+    found.tree.put(trace.SPANS[1:], text)
+    data = answer(found)
+    assert sizes(data) == {cause: MIB}
+    one = first(data, cause)
+    assert (cause == "cold") == (one.low > 0)
+
+
+def test_span_alone_tells_when_the_visit_was(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    found.trace = ""
+    found.tree.put(trace.SPANS[1:], spans(pushed=1024, age_ms=32_000))
+    data = answer(found)
+    one = first(data, "cold")
+    assert "2 looks of 16 ms, 32 s ago" in one.what and one.proof == trace.SPANS
+    assert first(data, "queue").high == 4 << 20
+
+
+def test_visits_that_reach_a_part_find_so_much_at_least(tmp_path: Path) -> None:
+    found = machine(tmp_path, FULL, pushed=[256])
+    found.tree.put(trace.SPANS[1:], "")
+    data = answer(found)
+    one = first(data, "full")
+    assert (one.low, one.bytes, one.high) == (1 << 20, 1 << 20, MIB << 20)
+    assert "may not have reached all of it" in first(data, "unknown").what
+
+
+@pytest.mark.parametrize(("nid", "cause"), [(0, "full"), (7, "queue")])
+def test_skip_at_the_watermark_proves_a_full_node(tmp_path: Path, nid: int, cause: str) -> None:
+    nodes = (NODES[0], replace(NODES[1], hot=1024))
+    found = machine(tmp_path, replace(SMALL, nodes=nodes), pushed=(1024,))
+    found.trace += skips("policy") + skips("watermark", nid=nid)
+    assert sizes(answer(found)) == {cause: 4, "cold": 60}
+
+
+def test_full_node_without_a_visit_bounds_what_is_hot(tmp_path: Path) -> None:
+    found = machine(tmp_path, FULL)
+    found.trace = ""
+    found.tree.put(trace.SPANS[1:], "")
+    one = first(answer(found), "full")
+    assert (one.low, one.bytes) == (0, MIB << 20)
+    what = "if hot: waits for room on node 0; how much is hot is not known: no visit was seen"
+    assert one.what == what
+
+
+def test_rounding_leaves_no_rest(tmp_path: Path) -> None:
+    found = machine(tmp_path, mib=6)
+    process(found.tree, mib=6, VmRSS="6143 kB", HugetlbPages="1 kB")
+    flags(found.tree, FIRST_SLOW, 513, FILE | kinds.DIRTY)
+    flags(found.tree, FIRST_SLOW + 513, 1023, PLAIN | kinds.MLOCKED)
+    assert set(sizes(answer(found))) == {"dirty", "mlock"}
+
+
+def test_no_slow_tier_is_named(tmp_path: Path) -> None:
+    found = machine(tmp_path, replace(SMALL, nodes=NODES[:1]), slow=0.0)
+    for words in ((str(PID),), (GROUP,), ("node", "0")):
+        data = answer(found, *words)
+        assert sizes(data) == {"no-slow-tier": 0} and data.slow == 0
+    assert found.made == []
+
+
+def test_what_is_fine_has_no_number(tmp_path: Path) -> None:
+    nodes = (NODES[0], replace(NODES[1], hot=1024))
+    found = machine(tmp_path, replace(SMALL, nodes=nodes), pushed=(2048,))
+    lines = explain.draw(explain.answer(found, [str(PID)]), Style())
+    (row,) = [one for one in lines if "about to move" in one]
+    assert row.endswith(" fine") and not any(one.startswith("1  ") for one in lines)
+
+
+def test_kernel_without_numa_balancing_says_so(tmp_path: Path) -> None:
+    assert (
+        "no NUMA balancing"
+        in answer(machine(tmp_path, replace(SMALL, numa_balancing=None))).looked_at
+    )
+
+
+def test_hugetlb_pools_of_two_fast_nodes_are_two_places(tmp_path: Path) -> None:
+    spec = replace(SMALL, nodes=(NODES[0], NODES[1], NODES[0]))
+    found = machine(tmp_path, spec)
+    flags(found.tree, FIRST_SLOW, 512 * 4, kinds.HUGE)
+    todo = first(answer(found), "hugetlb").todo or ""
+    places = [word.strip(",") for word in todo.split() if word.startswith("/")]
+    assert places == [f"/sys/devices/system/node/node{one}/hugepages" for one in (0, 2)]
+
+
+def test_commands_are_safe_to_type(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    path = "/machine.slice/machine-qemu\\x2d1\\x2d$(x).scope"
+    found.tree.put(f"proc/{PID}/cgroup", f"0::{path}")
+    found.tree.put(f"sys/fs/cgroup{path}/memory.tier.max", 0)
+    one = first(answer(found), "limit-zero")
+    assert one.todo == f"tierctl group set '{path[1:]}' max=max"
+    process(found.tree, Mems_allowed_list="1")
+    found.tree.put(f"proc/{PID}/cgroup", f"0::{path}")
+    assert first(answer(found), "cpuset").todo == f"echo 0-1 > '/sys/fs/cgroup{path}/cpuset.mems'"
+
+
+# --- samples and limits of what is known -----------------------------------------
+
+
+def test_large_process_is_walked_with_deep_only(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    process(found.tree, VmRSS=f"{2 << 20} kB")
+    found.tree.put(f"proc/{PID}/numa_maps", "00000000 bind:1 anon=8192 N1=8192")
+    data = answer(found)
+    assert "policy" not in sizes(data) and "--deep" in data.not_looked_at[0]
+    assert f"/proc/{PID}/numa_maps" not in found.reads
+    assert "may be bound" in first(data, "cold").what
+    assert sizes(answer(found, deep=True)) == {"policy": 2048}
+
+
+def test_smaps_is_never_read(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    data = answer(found, deep=True)
+    assert not any("smaps" in path for path in found.reads)
+    assert any("madvise" in one for one in data.not_looked_at)
+
+
+def test_sampled_reasons_have_intervals_and_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kinds, "PLACES", 12)
+    found = machine(tmp_path, slow=0.5)
+    for place in range(0, 16, 2):
+        flags(found.tree, FIRST_SLOW + 512 * place, 512, PLAIN | kinds.MLOCKED)
+    got = explain.answer(found, [str(PID)])
+    data = got.data
+    assert data.places == 12 and data.all_places == 32
+    assert data.slow_low < data.slow < data.slow_high
+    assert sum(one.bytes for one in data.reasons) == data.slow
+    assert all(one.low < one.bytes < one.high for one in data.reasons)
+    assert "+-" in "\n".join(explain.draw(got, Style()))
+
+
+def test_scattered_frames_are_looked_at_in_part(tmp_path: Path) -> None:
+    found = machine(tmp_path, mib=2)
+    entries = array("Q", [(1 << 63) | (FIRST_SLOW + 40 * i) for i in range(512)])
+    (tmp_path / f"proc/{PID}/pagemap").write_bytes(entries.tobytes())
+    flags(found.tree, FIRST_SLOW, 40 * 512, PLAIN)
+    data = answer(found)
+    assert sizes(data) == {"cold": 2} and data.places == 1
+    assert found.reads[kinds.FLAGS] == kinds.RUNS
+
+
+def test_hidden_flags_leave_kinds_unknown_and_say_so(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    found.denied = (kinds.FLAGS,)
+    data = answer(found)
+    assert sizes(data) == {"cold": MIB}
+    assert any("kpageflags" in one and "mlocked" in one for one in data.not_looked_at)
+
+
+def test_without_listening_and_spans_nothing_is_hot_or_cold(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    found.tree.put(trace.SPANS[1:], "")
+    data = answer(found, seconds=0)
+    assert sizes(data) == {"unknown": MIB} and data.seconds == 0
+
+
+def test_what_is_fast_needs_no_reason(tmp_path: Path) -> None:
+    data = answer(machine(tmp_path, slow=0.0))
+    assert data.slow == 0 and data.reasons == []
+
+
+def test_reasons_take_no_more_than_is_left() -> None:
+    split = Split(100)
+    split.take("mlock", 70, "x")
+    split.take("dirty", 70, "x", 60, 80)
+    split.take("kernel", -5, "x")
+    split.rest("cold", "x", looks=2, window="1 ms")
+    assert [(one.id, one.bytes, one.high) for one in split.reasons] == [
+        ("mlock", 70, 70),
+        ("dirty", 30, 80),
+    ]
+
+
+def test_rooms_are_the_kernels(tmp_path: Path) -> None:
+    tree = build(tmp_path, SMALL)
+    found = scene.begin(Stepping(tree)).now.machine
+    (zone,) = [one for one in found.zones if one.node == 0]
+    free = zone.free - zone.marks["high"] - zone.managed // 256
+    assert scene.room(found, 0, True) == free * 4096
+    tree.change("proc/zoneinfo", "protection: (0, 0, 0, 0, 0)", "protection: (0, 0, 90000, 90000)")
+    assert scene.room(scene.begin(Stepping(tree)).now.machine, 0, True) == 0
+
+
+# --- errors ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("77",), "there is no process 77; see: tierctl top -p"),
+        (("no.service",), "there is no group no.service now"),
+        (("node", "9"), "there is no memory node 9; nodes: 0-1"),
+        (("node", "x"), "x is no number of a node"),
+        (("1", "2"), "2 targets were given"),
+        (("2",), "no memory of its own"),
+    ],
+)
+def test_target_that_does_not_exist_is_named(
+    tmp_path: Path, words: tuple[str, ...], what: str
+) -> None:
+    found = machine(tmp_path)
+    found.tree.put("proc/2/status", "Name:\tkthreadd")
+    with pytest.raises(TierctlError, match=re.escape(what)) as error:
+        answer(found, *words)
+    assert error.value.code == USAGE
+
+
+@pytest.mark.parametrize(("uid", "todo"), [(1000, "run as root"), (0, "root is refused, too")])
+def test_process_that_may_not_be_read_is_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, todo: str
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    found = machine(tmp_path)
+    for path in (f"/proc/{PID}/maps", f"/proc/{PID}/pagemap"):
+        found.denied = (path,)
+        with pytest.raises(TierctlError, match=rf"denied.*{todo}") as error:
+            answer(found)
+        assert error.value.code == DENIED
+    assert found.made == []
+
+
+def test_frame_numbers_that_are_hidden_are_said(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    (tmp_path / f"proc/{PID}/pagemap").write_bytes(array("Q", [1 << 63] * 16384).tobytes())
+    with pytest.raises(TierctlError, match="hides frame numbers; run as root"):
+        answer(found)
+    assert found.made == []
+
+
+def test_kernel_without_tiers_is_refused(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    shutil.rmtree(tmp_path / "sys/devices/virtual/memory_tiering")
+    with pytest.raises(TierctlError) as error:
+        answer(found)
+    assert error.value.code == LACKING

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0
+"""tierctl forecast: how much of what is hot would move, in how long, and where to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tierctl_schemas
+from tierctl_trees import FAST, OURS, PLAIN, SLOW, STOCK, Spec, Stepping, build
+
+from tierctl.commands import forecast
+from tierctl.commands.forecast import Forecast
+from tierctl.core import reply
+from tierctl.core.errors import FINDING, LACKING, WELL, TierctlError
+from tierctl.core.text import Style
+
+PAGE = 4096
+ROOMY = replace(FAST, gib=100, free=0.5, targets="1")
+FULL = replace(FAST, gib=1, free=0.2, targets="1")  # 60,000 pages are below the high watermark
+HOT = replace(SLOW, gib=100, hot=1 << 20)
+SPEC = replace(OURS, nodes=(ROOMY, HOT))
+
+
+def answer(tmp_path: Path, spec: Spec) -> Forecast:
+    """The forecast, checked."""
+    found = Stepping(build(tmp_path, spec))
+    got = forecast.answer(found)
+    assert tierctl_schemas.check(reply.document(got, found)) == []
+    lines = forecast.draw(got, Style())
+    assert max(map(len, lines)) <= 80 and all(line.isascii() for line in lines)
+    data: Forecast = got.data
+    assert got.code == (FINDING if data.stays or data.unknown else WELL)
+    if data.into_room is not None and data.hot is not None:
+        parts = (data.into_room, data.for_cold, data.stays, data.unknown)
+        assert sum(one or 0 for one in parts) == data.hot
+    return data
+
+
+def test_hot_memory_that_fits_moves_at_the_limit(tmp_path: Path) -> None:
+    data = answer(tmp_path, SPEC)
+    assert (data.hot, data.hot_by, data.into_room, data.state) == (
+        4 << 30,
+        "found",
+        4 << 30,
+        "moves",
+    )
+    assert (data.pace.rate_mbps, data.pace.bytes_per_s) == (2048, 2048 << 20)
+    assert data.seconds == 2
+
+
+def test_rate_is_for_each_slow_and_each_fast_node(tmp_path: Path) -> None:
+    two = answer(tmp_path / "a", replace(SPEC, nodes=(ROOMY, ROOMY, HOT, HOT)))
+    assert two.pace.bytes_per_s == 2 * (2048 << 20) and two.hot == 8 << 30
+    one = answer(tmp_path / "b", replace(SPEC, nodes=(ROOMY, ROOMY, HOT)))
+    assert one.pace.bytes_per_s == 2048 << 20
+
+
+def test_full_node_needs_pages_that_are_cold(tmp_path: Path) -> None:
+    data = answer(tmp_path, replace(SPEC, nodes=(FULL, HOT)))
+    assert (data.room, data.into_room) == (0, 0)
+    assert data.for_cold == data.cold_on_fast and data.cold_on_fast
+    assert data.unknown == 4 * (1 << 30) - data.cold_on_fast and data.stays == 0
+
+
+def test_full_node_without_demotion_takes_nothing(tmp_path: Path) -> None:
+    spec = replace(SPEC, nodes=(FULL, HOT), parts_off=("demote",))
+    data = answer(tmp_path, spec)
+    assert (data.demotes, data.for_cold, data.stays, data.seconds) == (False, 0, 4 << 30, 0.0)
+
+
+def test_observe_forecasts_what_would_move(tmp_path: Path) -> None:
+    data = answer(tmp_path, replace(SPEC, parts_off=("promote",)))
+    assert (data.state, data.hot_by, data.into_room) == ("observe", "found", 4 << 30)
+    # A write to the file would go round tierctl: profile verify would differ.
+    assert forecast.WORDS["observe"].endswith("tierctl set promote.enabled 1")
+
+
+def test_tiering_off_uses_the_estimate_of_mglru(tmp_path: Path) -> None:
+    data = answer(tmp_path, replace(SPEC, enabled=0))
+    assert (data.state, data.hot_by) == ("off", "mglru") and data.hot
+
+
+def test_stock_kernel_knows_room_and_no_pace(tmp_path: Path) -> None:
+    data = answer(tmp_path, replace(STOCK, nodes=(ROOMY, HOT)))
+    assert (data.state, data.hot_by, data.seconds) == ("no-part", "mglru", None)
+    assert data.pace.bytes_per_s is None and data.into_room == data.hot
+
+
+def test_machine_without_generations_has_unknown_hot_and_not_0(tmp_path: Path) -> None:
+    data = answer(tmp_path, replace(STOCK, nodes=(ROOMY, HOT), lru_gen=None))
+    assert (data.hot, data.into_room, data.seconds) == (None, None, None)
+
+
+def test_limits_of_groups_are_counted(tmp_path: Path) -> None:
+    tree = build(tmp_path, SPEC)
+    tree.put("sys/fs/cgroup/system.slice/service0000.service/memory.tier.max", 1 << 30)
+    got = forecast.answer(Stepping(tree))
+    text = "\n".join(forecast.draw(got, Style()))
+    assert got.data.limits == 1 and "1 group has a limit (memory.tier.max); the forecast" in text
+    tree.put("sys/fs/cgroup/system.slice/memory.tier.max", 1 << 30)
+    assert "2 groups have" in "\n".join(forecast.draw(forecast.answer(Stepping(tree)), Style()))
+
+
+def test_hot_of_a_node_that_cannot_be_read_is_estimated(tmp_path: Path) -> None:
+    found = Stepping(build(tmp_path, SPEC))
+    found.denied = ("/sys/kernel/mm/tier/node1/hot",)
+    assert forecast.answer(found).data.hot_by == "mglru"
+
+
+def test_machine_without_slow_memory_is_lacking(tmp_path: Path) -> None:
+    with pytest.raises(TierctlError, match="no slow memory; tierctl doctor") as error:
+        answer(tmp_path, PLAIN)
+    assert error.value.code == LACKING

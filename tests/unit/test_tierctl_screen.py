@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The screens of tierctl watch, compared with tests/golden/tierctl, and what holds for each one.
+
+TIERCTL_GOLDEN=write pytest tests/unit/test_tierctl_screen.py writes the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tierctl_process import PID, machine, process
+from tierctl_trees import (
+    DAMON,
+    FAST,
+    OLD,
+    OURS,
+    PLAIN,
+    SLOW,
+    STOCK,
+    Spec,
+    Stepping,
+    build,
+    numa_stat,
+    vmstat,
+)
+
+from tierctl.commands import explain, heat
+from tierctl.core import text
+from tierctl.watch import screen
+from tierctl.watch.samples import Samples
+from tierctl.watch.screen import EXPLAIN, HEAT, HELP, MAIN, Frame, Line, State
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden/tierctl"
+NO_HMAT = replace(
+    OURS,
+    nodes=(
+        replace(FAST, access=None, source="dram"),
+        replace(FAST, access=None, source="dram"),
+        replace(SLOW, access=None, source="dax", distance=2880, tier=22),
+    ),
+)
+MANY = replace(OURS, nodes=(FAST,) * 8 + (SLOW,) * 8, groups=20)
+Frames = Callable[[Spec], Frame]
+BLIND = replace(OURS, lru_gen=None)
+SPECS = {
+    "ours": OURS,
+    "stock": STOCK,
+    "damon": DAMON,
+    "plain": PLAIN,
+    "old": OLD,
+    "no-hmat": NO_HMAT,
+    "many-nodes": MANY,
+    "no-mglru": BLIND,
+}
+
+
+def moving(tmp_path: Path, spec: Spec) -> Stepping:
+    """A machine whose counters grow."""
+    tree = build(tmp_path, spec)
+
+    def step(second: int) -> None:
+        tree.put("proc/vmstat", vmstat(spec, second))
+        for group in range(0, spec.groups, 5):
+            path = f"sys/fs/cgroup/system.slice/service{group:04}.service/memory.numa_stat"
+            tree.put(path, numa_stat(spec, group + 2, second))
+
+    return Stepping(tree, step)
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Spec], Frame]:
+    """The frame of the second sample of a machine, made once."""
+    known: dict[str, Frame] = {}
+
+    def frame(spec: Spec) -> Frame:
+        key = repr(spec)
+        if key not in known:
+            found = moving(tmp_path_factory.mktemp("machine"), spec)
+            samples = Samples(found)
+            samples.take()
+            found.wait(2)
+            known[key] = samples.take()
+        return known[key]
+
+    return frame
+
+
+def state(of: Frame | None, **more: object) -> State:
+    """A live state."""
+    found = State(frame=of, clock="14:03:05")
+    for name, value in more.items():
+        setattr(found, name, value)
+    return found
+
+
+def text_of(lines: list[Line]) -> str:
+    """The characters of a screen."""
+    return "\n".join("".join(words for words, _ in line) for line in lines)
+
+
+def drawn(found: State, width: int = 80, height: int = 24) -> str:
+    """A screen as text, and behind it where its attributes are."""
+    lines = screen.draw(found, width, height)
+    marks = []
+    for row, line in enumerate(lines):
+        column = 0
+        for words, kind in line:
+            if kind:
+                marks.append(f"{row}:{column}+{len(words)} {kind}")
+            column += len(words)
+    # Spaces at the end of a line would go unseen in a file.
+    rows = [f"|{line}|" for line in text_of(lines).split("\n")]
+    return "\n".join([*rows, *marks]) + "\n"
+
+
+def compare(name: str, found: str) -> None:
+    """The file is the screen."""
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("TIERCTL_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(found, "utf-8")
+    assert path.read_text("utf-8") == found, f"{path} differs; see TIERCTL_GOLDEN above"
+
+
+# --- golden screens --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_screen_of_a_machine_is_the_golden_one(frames: Frames, name: str) -> None:
+    compare(f"watch-{name}", drawn(state(frames(SPECS[name]))))
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "height", "more"),
+    [
+        ("watch-40x10", 40, 10, {}),
+        ("watch-132x50", 132, 50, {}),
+        ("watch-selected", 80, 24, {"selected": "/system.slice/service0000.service"}),
+        ("watch-slowed", 80, 24, {"interval": 8.0, "slowed": True, "paused": True}),
+        ("watch-heat", 80, 24, {"view": HEAT}),
+        ("watch-help", 80, 24, {"view": HELP}),
+    ],
+)
+def test_screen_of_a_size_and_a_view_is_the_golden_one(
+    frames: Frames, name: str, width: int, height: int, more: dict[str, object]
+) -> None:
+    of = frames(OURS)
+    if more.get("view") == HEAT and of.heat:
+        more = {**more, "lines": heat.draw(of.heat, text.Style(True))}
+    compare(name, drawn(state(of, **more), width, height))
+
+
+def test_screen_of_a_recording_is_the_golden_one(frames: Frames) -> None:
+    found = state(frames(OURS), live=False, played="20 s of 20  x4  END")
+    compare("watch-record", drawn(found))
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_screen_of_an_explanation_is_the_golden_one(tmp_path: Path, width: int) -> None:
+    found = machine(tmp_path)
+    process(found.tree, Mems_allowed_list="1")
+    lines = explain.draw(explain.answer(found, [str(PID)]), text.Style(True))
+    compare(f"watch-explain-{width}", drawn(state(None, view=EXPLAIN, lines=lines), width))
+
+
+def test_golden_files_are_those_of_the_tests() -> None:
+    names = {f"watch-{name}" for name in SPECS} | {"watch-record"}
+    names |= {"watch-explain-80", "watch-explain-40", "watch-40x10", "watch-132x50"}
+    names |= {f"watch-{one}" for one in ("selected", "slowed", "heat", "help")}
+    assert {path.stem for path in GOLDEN.glob("watch-*")} == names
+
+
+# --- what holds for each screen --------------------------------------------------
+
+
+@pytest.mark.parametrize("view", [MAIN, HEAT, HELP, EXPLAIN])
+def test_lines_fill_the_screen_at_any_size(frames: Frames, view: str) -> None:
+    of = frames(OURS)
+    lines = ["\x1b[1mword\x1b[0m " * 30, "", "x" * 300]
+    for width in (1, 2, 3, 7, 20, 39, 40, 79, 80, 81, 300):
+        for height in (1, 2, 3, 4, 5, 8, 10, 24, 70):
+            found = state(of, view=view, lines=lines, scroll=width, message="m" * (width % 5))
+            got = screen.draw(found, width, height)
+            assert len(got) == height
+            assert {sum(len(words) for words, _ in line) for line in got} == {width}
+
+
+def test_screen_without_a_frame_says_that_it_reads() -> None:
+    assert "Reads the machine" in text_of(screen.draw(state(None), 80, 24))
+
+
+def test_small_screen_keeps_figures_and_the_selected_group(frames: Frames) -> None:
+    of = frames(replace(OURS, groups=20))
+    for path in screen.choices(state(of)):
+        got = text_of(screen.draw(state(of, selected=path), 40, 10))
+        assert "WORTH" in got and screen.name(path)[:18] in got
+
+
+def test_heat_goes_before_groups_do(frames: Frames) -> None:
+    of = frames(OURS)
+    seen = {}
+    for height in range(10, 40):
+        got = text_of(screen.draw(state(of), 80, height))
+        seen[height] = ("LAST USED" in got, got.count(".service") + got.count("machine vm"))
+        assert seen[height][1] >= min(2, height - 9)
+    assert not seen[12][0] and seen[24][0] and seen[39] == (True, 5)
+
+
+def test_worst_finding_is_shown_with_what_to_do(frames: Frames) -> None:
+    spec = replace(STOCK, demotion="false")
+    got = text_of(screen.draw(state(frames(spec)), 80, 30))
+    assert "!" in got and "->" in got
+
+
+def test_names_have_one_cell_for_each_character() -> None:
+    assert screen.plain("na\u00efve \u4e2d e\u0301 \x1b[2J\t") == "na?ve ? e? ?[2J?"
+
+
+def test_name_of_a_group_cannot_send_sequences_to_the_terminal(tmp_path: Path) -> None:
+    tree = build(tmp_path, OURS)
+    bad = "a\x1b]0;title\x07\x9b2J.service"
+    tree.put(f"sys/fs/cgroup/system.slice/{bad}/memory.numa_stat", f"anon N0={1 << 40}")
+    got = text_of(screen.draw(state(Samples(Stepping(tree)).take()), 80, 24))
+    assert "a?]0;title??2J" in got and all(char.isprintable() or char == "\n" for char in got)
+
+
+def test_pieces_take_colours_and_keep_the_text() -> None:
+    line = text.Style(True).paint("bad", "!!") + " \x1b[7mx\x1b[0m"
+    assert screen.pieces(line) == [("!!", "bad"), (" ", ""), ("x", "")]
+    assert screen.fit([("abc", "bad")], 2) == [("a~", "bad")]
+    folded = screen.fold([("one two three", ""), (" four", "good")], 9)
+    assert [text_of([one]) for one in folded] == ["one two", "three", "four"]
+
+
+def test_recorded_and_messages_stand_in_their_lines(frames: Frames) -> None:
+    for width in (8, 40, 80):
+        found = state(
+            frames(OURS), live=False, played="1 s of 2", message="Cannot do it", alarm=True
+        )
+        lines = screen.draw(found, width, 24)
+        assert text_of(lines).startswith("RECORDED"[: width - 1])
+        assert text_of([lines[-1]]).startswith("Cannot"[: width - 1])
+        assert {kind for _, kind in lines[-1]} == {screen.ALARM}
+
+
+def test_first_live_sample_does_not_call_the_machine_a_bundle(tmp_path: Path) -> None:
+    of = Samples(Stepping(build(tmp_path, OURS))).take()
+    got = text_of(screen.draw(state(of), 80, 40))
+    assert "bundle" not in got and "known with the next sample" in got
+    assert of.status.data.flow is None

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0
+"""tierctl status: its screen on each machine, what it must not read, and -w."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tierctl_trees import DAMON, FAST, OLD, OURS, PLAIN, SLOW, STOCK, Spec, Stepping, build, vmstat
+
+from tierctl import cli
+from tierctl.commands import status
+from tierctl.core.bundle import save
+from tierctl.core.errors import FINDING, WELL
+from tierctl.core.source import Recorder
+from tierctl.core.text import Style
+from tierctl.model.snapshot import Sampler
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two samples, one at once after the other."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+
+def tierctl(root: Path, *words: str) -> int:
+    """A command on a made-up machine."""
+    return cli.main(["--root", str(root), *words])
+
+
+# --- the screen of status ----------------------------------------------------------
+
+
+def screen(root: Path, capsys: Output, *words: str) -> str:
+    """What status prints."""
+    tierctl(root, "status", "--interval", "0.05", *words)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("spec", "head"),
+    [
+        (OURS, "Tiering ON"),
+        (STOCK, "Tiering by NUMA balancing 2"),
+        (DAMON, "Tiering by DAMON"),
+        (PLAIN, "No slow memory"),
+        (OLD, "Tiering OFF"),
+        (replace(OURS, parts_off=("promote",)), "Tiering ON, no promotion"),
+    ],
+)
+def test_status_names_each_mechanism(tmp_path: Path, capsys: Output, spec: Spec, head: str) -> None:
+    build(tmp_path, spec)
+    assert screen(tmp_path, capsys).startswith(f"{head}   ")
+
+
+def test_status_of_nothing_is_unknown_and_never_0(tmp_path: Path, capsys: Output) -> None:
+    out = screen(tmp_path, capsys)
+    assert out.startswith("Tiering OFF") and "hot on slow ?   cold on fast ?" in out
+    assert "up ? (not counted)   down ? (kswapd, direct)" in out
+    assert " 0" not in out
+
+
+def test_status_with_an_error_has_exit_1(tmp_path: Path, capsys: Output) -> None:
+    slow = replace(STOCK.nodes[2], tier=4)
+    build(tmp_path, replace(STOCK, nodes=(*STOCK.nodes[:2], slow)))
+    assert tierctl(tmp_path, "status", "--interval", "0.05") == FINDING
+    assert "[one-tier]" in capsys.readouterr().out
+
+
+def test_status_of_many_groups_reads_none_of_their_files(tmp_path: Path) -> None:
+    source = Stepping(build(tmp_path, replace(OURS, groups=100, processes=300, cpus=32)))
+    status.collect(source, 1.0)
+    assert not [path for path in source.reads if path.startswith("/sys/fs/cgroup")]
+    assert sum(source.reads.values()) < 350
+    assert not [path for path in source.reads if path.startswith("/proc/10000")]
+
+
+def test_status_of_a_large_machine_is_within_its_budget(tmp_path: Path) -> None:
+    """4 TiB, 1,000 groups, 512 CPUs: at most 50 ms of CPU after the imports."""
+    nodes = (replace(FAST, gib=1024), replace(FAST, gib=1024), replace(SLOW, gib=2048))
+    source = Stepping(build(tmp_path, replace(OURS, nodes=nodes, groups=1000, cpus=512)))
+    costs = []
+    for _ in range(3):
+        began = time.process_time()
+        status.draw(status.collect(source, 1.0), Style())
+        costs.append(time.process_time() - began)
+    assert min(costs) < 0.05
+
+
+def test_status_of_observing_says_what_is_found(tmp_path: Path, capsys: Output) -> None:
+    build(tmp_path, replace(OURS, parts_off=("promote",)))
+    assert "hot on slow 2.1G (found" in screen(tmp_path, capsys)
+
+
+def test_hot_of_a_kernel_whose_scan_is_off_is_mglru_s_estimate(
+    tmp_path: Path, capsys: Output
+) -> None:
+    build(tmp_path, replace(OURS, enabled=0))  # nodeN/hot is 0 or old then
+    assert "hot on slow ~" in screen(tmp_path, capsys)
+
+
+def test_mglru_that_is_off_makes_cold_unknown(tmp_path: Path, capsys: Output) -> None:
+    build(tmp_path, replace(OURS, mglru="0x0000"))
+    out = screen(tmp_path, capsys)
+    assert "cold on fast ?" in out and "? cold_on_fast: MGLRU is off" in out
+
+
+def test_status_without_has_cpu_calls_no_node_fast_or_slow(tmp_path: Path, capsys: Output) -> None:
+    tree = build(tmp_path, STOCK)
+    (tree.root / "sys/devices/system/node/has_cpu").unlink()
+    out = screen(tmp_path, capsys)
+    assert "fast  " not in out and "slow  " not in out and "No slow" not in out
+    assert "hot on slow ?   cold on fast ?" in out and "/has_cpu" in out
+
+
+def test_configuration_with_comments_only_is_no_profile(tmp_path: Path, capsys: Output) -> None:
+    tree = build(tmp_path, OURS)
+    tree.put("etc/tierctl/tierctl.toml", "# profile = 1\n")
+    assert "no profile" in screen(tmp_path, capsys)
+    tree.put("etc/tierctl/tierctl.toml", 'profile = "general"')
+    assert "profile general, " in screen(tmp_path, capsys)
+
+
+# --- -w ----------------------------------------------------------------------------
+
+
+def bundle(tmp_path: Path, samples: int) -> str:
+    """The name of a bundle."""
+    recorder = Recorder(Stepping(build(tmp_path / "root", OURS)))
+    for number in range(samples):
+        if number:
+            recorder.wait(1)
+        status.answer(Sampler(recorder).take())
+    save(tmp_path / "b", recorder.samples, "host", "6.12")
+    return str(tmp_path / "b")
+
+
+def test_w_of_a_bundle_ends_with_it(tmp_path: Path, capsys: Output) -> None:
+    name = bundle(tmp_path, 4)
+    assert cli.main(["--from", name, "status", "-w"]) == WELL
+    assert capsys.readouterr().out.count("Tiering ON") == 3
+    assert cli.main(["--from", name, "--json", "status", "-w"]) == WELL
+    assert capsys.readouterr().out.count('"schema": "tierctl/1"') == 3
+
+
+def test_w_of_a_bundle_with_one_sample_prints_it(tmp_path: Path, capsys: Output) -> None:
+    name = bundle(tmp_path, 1)
+    assert cli.main(["--from", name, "status", "-w"]) == WELL
+    out = " ".join(capsys.readouterr().out.split())
+    assert "the bundle has one sample; capture two: tierctl capture FILE" in out
+
+
+class Looped(Stepping):
+    """A machine whose counters grow; it ends after some samples."""
+
+    def __init__(self, tmp_path: Path, samples: int) -> None:
+        tree = build(tmp_path, OURS)
+        super().__init__(tree, lambda second: tree.put("proc/vmstat", vmstat(OURS, second)))
+        self.samples, self.waits = samples, list[float]()
+
+    def wait(self, seconds: float) -> None:
+        """Note the time."""
+        self.waits.append(seconds)
+        if len(self.waits) == self.samples:
+            raise EOFError
+        super().wait(seconds)
+
+
+@pytest.mark.parametrize(
+    ("words", "cost_s", "waits"),
+    [
+        (["-w"], 0.0, [1.0, 2.0, 2.0, 2.0, 2.0]),
+        (["-w", "30"], 0.0, [1.0, 30.0, 30.0, 30.0, 30.0]),
+        (["-w"], 0.15, [1.0, 4.0, 4.0, 4.0, 4.0]),  # more than 5 %
+    ],
+)
+def test_w_prints_from_the_second_sample_on_and_slows_down(
+    tmp_path: Path,
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    cost_s: float,
+    waits: list[float],
+) -> None:
+    used = iter(range(99))
+    source = Looped(tmp_path, 5)
+    monkeypatch.setattr(status, "cpu_s", lambda: cost_s * next(used))
+    monkeypatch.setattr(cli, "_source", lambda args: source)
+    assert cli.main(["status", *words]) == WELL
+    screens = capsys.readouterr().out.split("Tiering ON")[1:]
+    assert source.waits == waits and len(screens) == 4
+    slower = ["A sample costs more than 5 % of a CPU: each 4 s now." in one for one in screens]
+    assert slower == [False, cost_s > 0, cost_s > 0, cost_s > 0]
+    long = source.reads["/sys/kernel/debug/lru_gen"]
+    assert long == (4 if "30" in words else 2 if cost_s else 1)  # at most each 10 s

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0
+"""tierctl watch in a terminal of tmux: start, keys, sizes, and each way to end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tierctl_trees import OURS, Stepping, build, vmstat
+
+from tierctl.commands import capture
+from tierctl.core import bundle as archive
+from tierctl.core.errors import USAGE
+
+PROJECT = Path(__file__).resolve().parents[2]
+LIMIT_S = 20.0
+TIDY = "modes= icanon echo"  # as a terminal is before
+Start = Callable[..., "Screen"]
+
+
+class Screen:
+    """A program in a pane of a tmux server of its own."""
+
+    def __init__(self, place: Path, command: str, columns: int, rows: int) -> None:
+        self.place = place
+        place.mkdir()
+        modes = "stty -a | tr ' ;' '\\n\\n' | grep -x -e '-\\?icanon' -e '-\\?echo' | tr '\\n' ' '"
+        pid = shlex.quote(str(place / "pid"))
+        script = place / "script"
+        script.write_text(
+            f"sh -c 'echo $$ >{pid}; exec \"$@\"' sh {command}\n"
+            f'echo "rc=$?"; echo "modes= $({modes})"\nexec sleep 60\n'
+        )
+        size = ("-x", str(columns), "-y", str(rows))
+        self.tmux("-f", "/dev/null", "new-session", "-d", *size, f"sh {script}")
+
+    def tmux(self, *words: str) -> str:
+        """A command of tmux."""
+        argv = ["tmux", "-S", str(self.place / "socket"), *words]
+        environ = os.environ | {"PYTHONPATH": str(PROJECT), "TERM": "xterm"}
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environ)
+        return done.stdout
+
+    @property
+    def pid(self) -> int:
+        """The pid of the program."""
+        return int((self.place / "pid").read_text())
+
+    def until(self, wanted: Callable[[str], bool]) -> str:
+        """The text of the screen, as soon as it is as wanted."""
+        end = time.monotonic() + LIMIT_S
+        while True:
+            text = self.tmux("capture-pane", "-p")
+            if wanted(text):
+                return text
+            assert time.monotonic() < end, text
+            time.sleep(0.05)
+
+    def shows(self, words: str) -> str:
+        """The same, as soon as it has some words."""
+        return self.until(lambda text: words in text)
+
+    def keys(self, *names: str) -> None:
+        """Hit keys."""
+        self.tmux("send-keys", *names)
+
+    def ends(self, code: int) -> str:
+        """The program ends with a status, and the terminal is as it was."""
+        text = self.shows("modes=")
+        assert f"rc={code}" in text and TIDY in text, text
+        return text
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts `tierctl` in a terminal."""
+    found: list[Screen] = []
+
+    def run(
+        *words: str, columns: int = 80, rows: int = 24, code: str = "", env: str = ""
+    ) -> Screen:
+        python = [sys.executable, *(("-c", code) if code else ("-m", "tierctl")), *words]
+        command = f"env {env} {shlex.join(python)}"
+        found.append(Screen(tmp_path / f"tmux{len(found)}", command, columns, 24))
+        return found[-1]
+
+    yield run
+    for one in found:
+        one.tmux("kill-server")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A made-up machine on which nothing promotes: explain has nothing to wait for."""
+    return str(build(tmp_path_factory.mktemp("machine"), replace(OURS, enabled=0)).root)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A bundle of five samples, 2 s apart."""
+    base = tmp_path_factory.mktemp("bundle")
+    tree = build(base / "tree", OURS)
+    found = Stepping(tree, lambda second: tree.put("proc/vmstat", vmstat(OURS, second)))
+    archive.save(base / "b.tar.gz", capture.record(found, 5, 2.0, 0).samples, "made-up", "6.12")
+    return str(base / "b.tar.gz")
+
+
+def test_watch_starts_selects_explains_and_quits(start: Start, root: str) -> None:
+    screen = start("--root", root, "watch", "-d", "0.3")
+    text = screen.shows("up 0/s")  # the second sample
+    assert text.startswith("tierctl watch  made-up") and "every 0.3 s" in text
+    assert "service0004.service" in text and "LAST USED" in text
+    screen.keys("?")
+    screen.shows("LEFT, RIGHT")
+    screen.keys("h")
+    screen.shows("Last look of MGLRU")
+    screen.keys("Escape")
+    screen.shows("WORTH")
+    screen.keys("Space")
+    screen.shows("PAUSED")
+    screen.keys("Space", "+")
+    screen.shows("every 0.6 s")
+    screen.keys("Down", "e")
+    screen.shows("service0004.service: 1")
+    screen.keys("C-l", "s")
+    screen.shows("WORTH")
+    screen.keys("q")
+    screen.ends(0)
+
+
+def test_sizes_down_to_one_row_are_drawn(start: Start, root: str) -> None:
+    screen = start("--root", root, "watch", "-d", "0.2")
+    screen.shows("GROUP")
+    for columns, rows in ((40, 10), (3, 40), (80, 1), (2, 2), (200, 60)):
+        screen.tmux("resize-window", "-x", str(columns), "-y", str(rows))
+        time.sleep(0.1)
+    screen.tmux("resize-window", "-x", "40", "-y", "10")
+    text = screen.until(lambda text: "q quit" in text.split("\n")[9:10][0] and "WORTH" in text)
+    assert text.startswith("tierctl watch")
+    screen.keys("q")
+    screen.ends(0)
+
+
+def test_size_that_changes_and_comes_back_is_drawn_whole(start: Start, root: str) -> None:
+    screen = start("--root", root, "watch", "-d", "0.2")
+    screen.shows("GROUP")
+    os.kill(screen.pid, signal.SIGSTOP)  # as a busy machine does
+    for size in (("2", "2"), ("80", "24")):
+        screen.tmux("resize-window", "-x", size[0], "-y", size[1])
+        time.sleep(0.2)
+    screen.tmux("clear-history")
+    os.kill(screen.pid, signal.SIGCONT)
+    screen.until(lambda text: "WORTH" in text and "LAST USED" in text and "q quit" in text)
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_signal_restores_the_terminal(start: Start, root: str, which: signal.Signals) -> None:
+    screen = start("--root", root, "watch", "-d", "0.2")
+    screen.shows("GROUP")
+    os.kill(screen.pid, which)
+    screen.ends(128 + which)
+
+
+def test_signal_ends_the_explanation_too(start: Start, tmp_path: Path) -> None:
+    tree = build(tmp_path / "machine", OURS)
+    screen = start("--root", str(tree.root), "watch", "-d", "0.2")
+    screen.shows("GROUP")
+    screen.keys("e")
+    screen.shows("Explains the slow memory")
+    children = Path(f"/proc/{screen.pid}/task/{screen.pid}/children").read_text().split()
+    os.kill(screen.pid, signal.SIGTERM)
+    screen.ends(128 + signal.SIGTERM)
+    assert children and not any(Path(f"/proc/{one}").exists() for one in children)
+
+
+def test_exception_restores_the_terminal_and_is_one_line(start: Start, root: str) -> None:
+    code = (
+        "import sys; from tierctl import cli; from tierctl.watch import samples\n"
+        "calls = []\n"
+        "def take(self, real=samples.Samples.take):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) > 2: raise RuntimeError('planted')\n"
+        "    return real(self)\n"
+        "samples.Samples.take = take\n"
+        "sys.exit(cli.main())\n"
+    )
+    text = start("--root", root, "watch", "-d", "0.1", code=code).ends(USAGE)
+    assert "internal error, RuntimeError: planted" in text and "Traceback" not in text
+
+
+def test_terminal_that_goes_away_ends_watch(start: Start, root: str) -> None:
+    screen = start("--root", root, "watch", "-d", "0.2")
+    screen.shows("GROUP")
+    pid = screen.pid
+    screen.tmux("new-window", "-d", "sleep 60")  # so that the server stays
+    screen.tmux("kill-window")
+    end = time.monotonic() + LIMIT_S
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < end, "watch outlives its terminal"
+        time.sleep(0.05)
+
+
+def test_recording_is_on_the_screen_within_10_s_and_steps(start: Start, bundle: str) -> None:
+    began = time.monotonic()
+    screen = start("watch", "--from", bundle, "--speed", "0.1")
+    screen.shows("RECORDED  0 s of 8  x0.1")
+    assert time.monotonic() - began < 10  # the limit of make look
+    screen.keys("Right")
+    screen.shows("RECORDED  PAUSED  2 s of 8")
+    screen.keys("Left", "Right", "Right")
+    screen.shows("PAUSED  4 s of 8")
+    screen.keys("q")
+    screen.ends(0)
+
+
+@pytest.mark.parametrize("term", ["TERM=dumb", "TERM=no-such-terminal", "-u TERM"])
+def test_terminal_that_places_no_cursor_is_one_error(start: Start, root: str, term: str) -> None:
+    text = start("--root", root, "watch", env=term, columns=120).ends(USAGE)
+    assert text.startswith("tierctl: ") and "use: tierctl status -w" in text.split("\n")[0]
