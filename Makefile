@@ -34,11 +34,11 @@ report:  ## report.html and docs/results.md, from results/ledger.ndjson (10 s)
 shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier (1 min)
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)
 
-deb:  ## a kernel package: FLAVOUR=amd64|cloud MODULES=debian|build VERSION=... (first 20 to 30 min)
+deb:  ## packages of a kernel and of tierctl: FLAVOUR=amd64|cloud|none VERSION=... (first 20 to 30 min)
 	@$(LAB) deb --flavour $(or $(FLAVOUR),amd64) --modules $(or $(MODULES),debian) \
 		$(if $(VERSION),--base $(VERSION))
 
-repo:  ## a directory for apt with every package that was made: OUT=... KEY=... (10 s)
+repo:  ## a directory for apt with all packages: OUT=... KEY=... (30 s; after make deb)
 	@$(LAB) repo $(if $(OUT),--out $(OUT)) $(if $(KEY),--key $(KEY))
 
 tree:  ## the kernel tree with our commits, for editing (30 s, first 3 min)

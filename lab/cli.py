@@ -34,6 +34,7 @@ from lab.results import headline, html, ledger, page, status
 
 README = cache.PROJECT / "README.md"
 VERDICT_ROWS = 8
+NO_KERNEL = "none"  # FLAVOUR=
 
 
 def run(args: argparse.Namespace) -> int:
@@ -169,16 +170,26 @@ def refresh(args: argparse.Namespace) -> int:
 
 
 def make_deb(args: argparse.Namespace) -> int:
-    """make deb: a package, and how it is installed."""
-    made = deb.make.deb(deb.make.plan(args.flavour, args.base, args.modules))
-    print(f"{made}\ninstall it with: apt install {made}")
+    """make deb: the packages of a kernel and of tierctl, and how they are installed."""
+    made, image = [], None
+    if args.flavour != NO_KERNEL:
+        made.append(deb.make.deb(deb.make.plan(args.flavour, args.base, args.modules)))
+        image = deb.tools.Image.of(made[0])
+    made += deb.tools.make(image)
+    for path in made:
+        print(path)
+    print("install one or all of them with: apt install FILE...")
     return 0
 
 
 def make_repo(args: argparse.Namespace) -> int:
-    """make repo: every package in the cache, as a directory for apt."""
+    """make repo: every kernel's package in the cache, and the others, as a directory for apt."""
     out = Path(args.out).resolve() if args.out else cache.root() / "repo"
-    deb.repo.write(out, deb.make.every(), args.key)
+    images = deb.make.every()
+    if args.key:
+        deb.repo.check_key(args.key)
+    more = deb.tools.make(deb.tools.newest(images), args.key)
+    deb.repo.write(out, [*images, *more], args.key)
     print(deb.repo.advice(out, args.key))
     return 0
 
@@ -235,7 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--out", metavar="DIRECTORY", help="default: repo in the cache")
     command.add_argument("--key", help="sign with this secret key of gpg")
     for name, function, text in (
-        ("deb", make_deb, "a kernel package"),
+        ("deb", make_deb, "packages: a kernel, tierctl, tiershift-doc"),
         ("tree", make_tree, "check out the kernel tree for editing"),
         ("refresh", refresh, "write the edited kernel tree back into linux/"),
         ("series", series, "export the patch series"),
@@ -245,7 +256,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "series":
             command.add_argument("--out", metavar="DIRECTORY")
         if name == "deb":
-            command.add_argument("--flavour", default="amd64")
+            command.add_argument("--flavour", default="amd64", help="amd64, cloud, none")
             command.add_argument("--modules", default=deb.make.FROM_DEBIAN)
     return parser
 

@@ -11,10 +11,11 @@ not so is never written (gate.py).
   modules.py  Debian's modules without what they say about types of Debian's vmlinux
   package.py  the directory tree and the control files, as a .deb
   make.py     all of it in order, by content
+  tools.py    packages without a kernel: tierctl, its manual, and what leads to the newest image
   repo.py     a directory that apt can use
   trial.py    install, boot, remove, purge: in a root file system of its own
 """
 
-from lab.deb import make, repo
+from lab.deb import make, repo, tools
 
-__all__ = ["make", "repo"]
+__all__ = ["make", "repo", "tools"]

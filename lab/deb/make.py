@@ -38,7 +38,7 @@ LONGEST = (1200, 3500)
 def _recipe() -> list[Path]:
     """The code that a package depends on."""
     found = sorted(Path(__file__).parent.glob("*.py"))
-    return [path for path in found if path.name not in ("repo.py", "trial.py")]
+    return [path for path in found if path.name not in ("repo.py", "tools.py", "trial.py")]
 
 
 @dataclass(frozen=True)

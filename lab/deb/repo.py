@@ -15,6 +15,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from lab import run
+from lab.deb import tools
 from lab.errors import LabError
 
 INDEXES = ("Packages", "Packages.gz")
@@ -28,7 +29,7 @@ def write(out: Path, packages: Iterable[Path], key: str | None = None) -> None:
     if out.exists() and any(out.iterdir()) and not (out / "Packages").exists():
         raise LabError(f"{out} is not empty and no repository", "name another directory: OUT=")
     if key:
-        _check_key(key)
+        check_key(key)
     elif (out / "InRelease").exists():
         raise LabError(f"{out} is signed, and no key is given", "say KEY=, or name another OUT=")
     out.mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,8 @@ def write(out: Path, packages: Iterable[Path], key: str | None = None) -> None:
                 (new / index_file).rename(out / index_file)
 
 
-def _check_key(key: str) -> None:
+def check_key(key: str) -> None:
+    """A LabError if gpg has no such secret key."""
     todo = "install gnupg, and name a key that `gpg --list-secret-keys` shows"
     try:
         run.output(["gpg", "--batch", "--list-secret-keys", key])
@@ -71,8 +73,8 @@ def _release(out: Path) -> str:
 
 def advice(out: Path, key: str | None) -> str:
     """What a machine needs that is to use it, when it is served as URL."""
-    option = "signed-by=/etc/apt/keyrings/tiershift.asc" if key else "trusted=yes"
-    more = "\nwith its tiershift.asc copied to /etc/apt/keyrings/" if key else ""
+    option = f"signed-by={tools.KEYRING_FILE}" if key else "trusted=yes"
+    more = f"\nwith its tiershift.asc copied to {tools.KEYRING_FILE}" if key else ""
     return f"{out} is written; on a machine, in /etc/apt/sources.list.d/tiershift.list:\n" + (
         f"  deb [{option}] URL ./{more}"
     )
