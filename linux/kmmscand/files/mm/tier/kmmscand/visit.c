@@ -359,8 +359,9 @@ static void visit_trace(const struct visit *visit, const struct piece *piece, bo
 
 	space_owner(piece->space->mm, &pid, &cgroup);
 	trace_tier_scan_pass(pid, cgroup, change, !change && piece->done, visit->window_us,
-			     piece->end - piece->begin, piece->first[0] + piece->first[1], piece->last[0] + piece->last[1],
-			     piece->pushed, cost, piece->space->turn);
+			     piece->end - piece->begin, piece->first[0] + piece->first[1],
+			     piece->last[0] + piece->last[1], piece->pushed, cost,
+			     piece->space->turn);
 }
 
 static void visit_learn(struct visit *visit, struct piece *piece)
