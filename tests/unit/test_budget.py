@@ -36,13 +36,13 @@ def judged(made: Session) -> dict[str, bool]:
 @pytest.mark.parametrize(
     ("seconds", "cpu_s", "found"),
     [
-        (119.0, 119.0, {}),  # of two workers, so 59.5
-        (121.0, 121.0, {"tests/unit": False}),
-        (239.0, 239.0, {"tests/unit": False}),
-        (241.0, 241.0, {"tests/unit": True}),
+        (179.0, 179.0, {}),  # of two workers, so 89.5
+        (181.0, 181.0, {"tests/unit": False}),
+        (359.0, 359.0, {"tests/unit": False}),
+        (361.0, 361.0, {"tests/unit": True}),
         # Eight seconds for each that it needs: the machine has other things to do.
-        (241.0, 119.0, {"tests/unit": False}),
-        (900.0, 119.0, {"tests/unit": False}),
+        (361.0, 179.0, {"tests/unit": False}),
+        (900.0, 179.0, {"tests/unit": False}),
     ],
 )
 def test_unit_tests(seconds: float, cpu_s: float, found: dict[str, bool]) -> None:
@@ -86,12 +86,12 @@ def test_room_has_its_own_limit(seconds: float, error: bool | None) -> None:
 def test_slow_machine_is_no_error_of_a_room(whole: float, error: bool) -> None:
     made = session(Spent(), files={ROOM: Spent(478.0, 478.0)}, seconds=whole)
     assert judged(made)["room zap-batch"] is error
-    unit = session(Spent(478.0, 478.0), seconds=whole)
+    unit = session(Spent(718.0, 718.0), seconds=whole)
     assert judged(unit)["tests/unit"] is error
 
 
 def test_limits_are_those_that_are_told() -> None:
-    assert (budget.WARM_S, budget.COLD_S, budget.UNIT_S, budget.ROOM_S) == (900, 2520, 60, 60)
+    assert (budget.WARM_S, budget.COLD_S, budget.UNIT_S, budget.ROOM_S) == (900, 2520, 90, 60)
     for room, files in budget.ROOMS.items():
         assert room in manifest.load()
         assert all((TESTS / name).is_file() for name in files)
@@ -141,8 +141,8 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / "tests" / tier).mkdir(parents=True)
     (tmp_path / "tests/conftest.py").write_text((TESTS / "conftest.py").read_text())
     text = (TESTS / "budget.py").read_text()
-    assert "UNIT_S = 60" in text
-    (tmp_path / "tests/budget.py").write_text(text.replace("UNIT_S = 60", "UNIT_S = 0.05"))
+    assert "UNIT_S = 90" in text
+    (tmp_path / "tests/budget.py").write_text(text.replace("UNIT_S = 90", "UNIT_S = 0.05"))
     (tmp_path / "tests/unit/test_slow.py").write_text(SLOW)
     (tmp_path / "tests/boot/test_boot.py").write_text("def test_it():\n    pass\n")
     (tmp_path / "pyproject.toml").write_text((cache.PROJECT / "pyproject.toml").read_text())
