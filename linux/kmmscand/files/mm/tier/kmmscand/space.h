@@ -20,7 +20,7 @@
  * struct span - what the last visit has found
  * @begin:     address of the first page table
  * @end:       of the last one's end
- * @at:        when the visit ended, in jiffies
+ * @at:        when the last visit ended that missed no look, in jiffies; @first to @turn are of it
  * @window_us: between its looks; 0 while no visit has found slow pages to look at
  * @first:     entries of slow pages that may move, accessed before the first look
  * @last:      of these, entries accessed before the last look

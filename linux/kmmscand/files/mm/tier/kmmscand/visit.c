@@ -331,23 +331,23 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	count_kmmscand_events(KMMSCAND_MM_SCANNED, 1);
 }
 
-/* Where the visit has looked, and what it has found.  A look that was missed has found nothing. */
+/* Where the visit has looked, and what it has found.  A missed look tells where only. */
 static void visit_span(const struct visit *visit, const struct piece *piece)
 {
 	struct span span = piece->space->span;
 	unsigned int nr = piece->end - piece->begin;
 
-	if (piece->missed)
-		return;
-	span.at = jiffies;
-	span.first = piece->first[0] + piece->first[1];
-	span.last = piece->last[0] + piece->last[1];
-	span.pushed = piece->pushed;
-	span.turn = piece->space->turn;
 	if (nr) {
 		span.begin = visit->region[piece->begin].addr;
 		span.end = visit->region[piece->end - 1].addr + PMD_SIZE;
 		span.window_us = piece->huge == nr ? visit->huge_us : visit->window_us;
+	}
+	if (!piece->missed) {
+		span.at = jiffies;
+		span.first = piece->first[0] + piece->first[1];
+		span.last = piece->last[0] + piece->last[1];
+		span.pushed = piece->pushed;
+		span.turn = piece->space->turn;
 	}
 	space_found(piece->space, &span);
 }
