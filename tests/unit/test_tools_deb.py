@@ -418,7 +418,7 @@ def test_scripts_refuse_nothing(script: str, unpacked: Path, machine: Path) -> N
 
 def test_only_the_profile_is_enabled_and_nothing_starts(unpacked: Path, machine: Path) -> None:
     stub = machine / "bin/deb-systemd-helper"
-    # On a new machine a unit was never enabled: the helper says yes for those that it shall enable.
+    # debian-installed fails on a new machine, so that postinst enables the unit.
     new = '[ "$1" != debian-installed ]\n'
     stub.write_text(stub.read_text("utf-8") + new, encoding="utf-8")
     said = call(unpacked, machine, "postinst", "configure")

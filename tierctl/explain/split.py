@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What `explain` answers: slow memory by cause, with words and what to do.
 
-A part of the slow memory has one cause, the first that is proven.  What is left when all sources
-have been asked is `unknown`.
+A part of the slow memory has one cause, the first that is proven.  The rest is
+`unknown`.
 """
 
 from __future__ import annotations

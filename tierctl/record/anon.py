@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Hashed names in a bundle: groups, hosts, processes, and files that processes have mapped.
 
-The key of the hash is random and kept nowhere.  So one name has one hash in a bundle, and nobody
-can tell the name.  Files of /etc and /var are left out.
+The program draws a random key for the hash and forgets the key at its end.  One name has one hash
+in a bundle, and the hash does not tell the name.  Files of /etc and /var are left out.
 """
 
 from __future__ import annotations
