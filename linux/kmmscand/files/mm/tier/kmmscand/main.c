@@ -81,6 +81,7 @@ struct kmmscand_tunables kmmscand_tunables = {
 
 struct kmmscand {
 	struct kmmscand_nodes nodes;
+	unsigned int period_ms;		/* scan/period_ms when the threads started */
 	struct kmmscand_thread *worker[MAX_NUMNODES], *promoter[MAX_NUMNODES];
 };
 
@@ -226,6 +227,7 @@ static int kmmscand_begin(const char **reason)
 	err = tier_promoter_get();
 	if (err)
 		goto free;
+	kmmscand->period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
 	err = kmmscand_start_threads();
 	if (err) {
 		kmmscand_end();
@@ -241,7 +243,10 @@ free:
 	return err;
 }
 
-/* Look after what changes: nodes, tiers, CPUs; and drop address spaces that have exited. */
+/*
+ * Look after what changes: nodes, tiers, CPUs, the length of a period; and drop address spaces that
+ * have exited.  Visits and ends of periods are due by the old length, so the threads start again.
+ */
 static void kmmscand_check(struct work_struct *work)
 {
 	struct kmmscand_nodes nodes;
@@ -252,7 +257,8 @@ static void kmmscand_check(struct work_struct *work)
 		goto unlock;
 	spaces_clean(false);
 	kmmscand_get_nodes(&nodes);
-	if (memcmp(&nodes, &kmmscand->nodes, sizeof(nodes))) {
+	if (memcmp(&nodes, &kmmscand->nodes, sizeof(nodes)) ||
+	    kmmscand->period_ms != READ_ONCE(kmmscand_tunables.scan_period_ms)) {
 		kmmscand_end();
 		/* If this fails, the part "scan" does not run any more, and waits. */
 		if (kmmscand_begin(&reason))
