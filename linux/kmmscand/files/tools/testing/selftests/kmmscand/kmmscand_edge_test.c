@@ -31,6 +31,8 @@
 #define ZRAM		"/sys/block/zram0/"
 #define MM_SLAB		"/sys/kernel/slab/mm_struct/"
 #define BOOST		"/proc/sys/vm/watermark_boost_factor"
+#define PROACTIVE	"/proc/sys/vm/compaction_proactiveness"
+#define FAIL_PAGES	DEBUGFS "fail_page_alloc/probability"
 #define UNPOISON	DEBUGFS "hwpoison/unpoison-pfn"
 
 /* One page of so many is poisoned, and the one after it taken out of use. */
@@ -1240,24 +1242,30 @@ struct mthp {
 	unsigned long nr;	/* so many were there at first */
 };
 
-static unsigned long nr_folios(const struct mthp *mthp)
+/* Is a part of the memory one folio? */
+static bool is_folio(char *p, unsigned long per)
 {
-	uint64_t entries[HUGE / 2 / PAGE], flags[ARRAY_SIZE(entries) + 1], pfn;
-	unsigned long per = mthp->size / PAGE, i, n = 0;
-	const char *p;
+	uint64_t entries[HUGE / 2 / PAGE], flags[ARRAY_SIZE(entries) + 1], pfn = pfn_of(p);
+	unsigned long i;
 
-	for (p = mthp->addr; p < mthp->addr + MTHP_AREA; p += mthp->size) {
-		pfn = pfn_of(p);
-		/* And the next frame, which must not belong to it */
-		if (!pfn || !read_pagemap(p, per, entries) ||
-		    !read_kpageflags(pfn, per + 1, flags))
-			continue;
-		for (i = 0; i < per; i++)
-			if (pagemap_value(entries[i]) != pfn + i ||
-			    !(flags[i] >> (i ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD) & 1))
-				break;
-		n += i == per && !(flags[per] >> KPF_COMPOUND_TAIL & 1);
-	}
+	/* And the next frame, which must not belong to it */
+	if (!pfn || !read_pagemap(p, per, entries) || !read_kpageflags(pfn, per + 1, flags))
+		return false;
+	for (i = 0; i < per; i++)
+		if (pagemap_value(entries[i]) != pfn + i ||
+		    !(flags[i] >> (i ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD) & 1))
+			return false;
+	return !(flags[per] >> KPF_COMPOUND_TAIL & 1);
+}
+
+/* How many parts are one folio?  With @compacts also those that a compaction may have split. */
+static unsigned long nr_folios(const struct mthp *mthp, bool compacts)
+{
+	unsigned long per = mthp->size / PAGE, n = 0;
+	char *p;
+
+	for (p = mthp->addr; p < mthp->addr + MTHP_AREA; p += mthp->size)
+		n += is_folio(p, per) || (compacts && count_on(p, mthp->size, fast) == per);
 	return n;
 }
 
@@ -1278,7 +1286,7 @@ static bool map_mthp(struct mthp *mthp, size_t size)
 	mthp->addr = map_on(MTHP_AREA, slow, true);
 	write_file(path, "never");
 	if (mthp->addr) {
-		mthp->nr = nr_folios(mthp);
+		mthp->nr = nr_folios(mthp, false);
 		fill(mthp->addr, MTHP_AREA);
 		/* khugepaged would make huge pages of them. */
 		madvise(mthp->addr, MTHP_AREA, MADV_NOHUGEPAGE);
@@ -1297,14 +1305,18 @@ static void warm_mthp(const struct mthp *mthp, int nr, double seconds)
 			warm(mthp[i].addr, MTHP_AREA, 0);
 }
 
-/* Are there as many folios of each size as before?  Adds to the pages on the fast node. */
-static bool mthp_whole(const struct mthp *mthp, int nr, const char *when, unsigned long *moved)
+/*
+ * Are there as many folios of each size as before?  Adds to the pages on the fast node.  Where
+ * folios of the fast node find no room, promoters wake kcompactd (@compacts), which splits some.
+ */
+static bool mthp_whole(const struct mthp *mthp, int nr, const char *when, bool compacts,
+		       unsigned long *moved)
 {
 	unsigned long folios, pages;
 	bool ok = true;
 
 	for (; nr--; mthp++) {
-		folios = nr_folios(mthp);
+		folios = nr_folios(mthp, compacts);
 		pages = count_on(mthp->addr, MTHP_AREA, fast);
 		ksft_print_msg("%s: %zu KiB: %lu folios of %lu, %lu of %lu pages promoted\n", when,
 			       mthp->size >> 10, folios, mthp->nr, pages, MTHP_AREA / PAGE);
@@ -1322,8 +1334,8 @@ static void test_mthp(void)
 	char *blocks, *hog = NULL;
 	unsigned long moved = 0;
 	bool ok = true;
+	long nomem, compacted;
 	int nr = 0, i;
-	long nomem;
 
 	if (change(THP "hugepages-2048kB/enabled", "never")) {
 		ksft_test_result_skip("no settings for sizes of large folios\n");
@@ -1340,8 +1352,9 @@ static void test_mthp(void)
 
 	write_file(THP "hugepages-2048kB/enabled", "madvise");
 	change(PCP_HIGH, "1000");
-	/* Or a boosted watermark wakes kcompactd, which splits what finds no room */
+	/* kcompactd splits a folio for which it finds no room. */
 	change(BOOST, "0");
+	change(PROACTIVE, "0");
 	/* Full: 16 MiB of small pages, the rest huge ones */
 	blocks = use_up_blocks(fast, 4096, &blocks_len);
 	if (blocks)
@@ -1352,15 +1365,18 @@ static void test_mthp(void)
 	}
 	ok = !enable(true);
 	warm_mthp(mthp, nr, 2);
-	ok &= mthp_whole(mthp, nr, "full", &moved);
+	ok &= mthp_whole(mthp, nr, "full", false, &moved);
 
 	/* Fragmented: there is room, but not for them */
 	punch_holes(hog, len);
 	nomem = event_count("tier_promote_fail_nomem");
+	compacted = event_count("compact_daemon_migrate_scanned");
 	warm_mthp(mthp, nr, 4);
 	nomem = event_count("tier_promote_fail_nomem") - nomem;
-	ksft_print_msg("fragmented: %ld pages found no room\n", nomem);
-	ok &= mthp_whole(mthp, nr, "fragmented", &moved);
+	compacted = event_count("compact_daemon_migrate_scanned") - compacted;
+	ksft_print_msg("fragmented: %ld pages found no room, kcompactd scanned %ld pages\n", nomem,
+		       compacted);
+	ok &= mthp_whole(mthp, nr, "fragmented", compacted > 0, &moved);
 	ok &= nomem || moved;
 	munmap(hog, len);
 	munmap(blocks, blocks_len);
@@ -1368,7 +1384,7 @@ static void test_mthp(void)
 
 	for (i = 0; i < nr; i++)
 		ok &= rises(mthp[i].addr, MTHP_AREA);
-	ok &= mthp_whole(mthp, nr, "idle", &moved);
+	ok &= mthp_whole(mthp, nr, "idle", compacted > 0, &moved);
 	ok &= !enable(false);
 	for (i = 0; i < nr; i++)
 		ok &= intact(mthp[i].addr, MTHP_AREA);
@@ -1528,7 +1544,7 @@ static void test_settings(void)
 	ksft_test_result(ok, "switched while all settings change, under load\n");
 }
 
-/* A shorter period need not wait for the end of a longer one. */
+/* A shorter period does not wait for the end of a longer one: the threads start again. */
 static void test_retune(void)
 {
 	char *p = map_slow(AREA, false);
@@ -1543,7 +1559,7 @@ static void test_retune(void)
 	ok &= rises(p, AREA);
 	ok &= !enable(false);
 	ok &= intact(p, AREA);
-	ksft_test_result(ok, "settings take effect at once\n");
+	ksft_test_result(ok, "a shorter period begins within seconds\n");
 	unmap_on(p, AREA);
 }
 
@@ -1685,14 +1701,17 @@ static void test_no_memory(void)
 	ok &= tier_part_wait("scan", "on", START_MS);
 	ok &= !enable(true);
 
-	/* One in twenty allocations of scanner and promoter fails. */
+	/* All allocations of scanner and promoter fail, then one in twenty. */
 	ok &= fail_thread("kmmscand", fast, "make-it-fail", "1");
 	ok &= fail_thread("kpromoted", slow, "make-it-fail", "1");
+	ok &= !change(FAIL_PAGES, "100");
 	nomem = event_count("tier_promote_fail_nomem");
-	ok &= rises(p, AREA);
+	warm(p, AREA, 2);
 	nomem = event_count("tier_promote_fail_nomem") - nomem;
 	ksft_print_msg("%ld pages found no memory at first\n", nomem);
 	ok &= nomem > 0;
+	ok &= !change(FAIL_PAGES, "5");
+	ok &= rises(p, AREA);
 	restore_settings();
 	ok &= threads_work();
 	ok &= !enable(false);
