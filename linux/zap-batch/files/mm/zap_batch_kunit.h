@@ -214,12 +214,13 @@ static void migratetype_test(struct kunit *test)
 	run[1] = page_folio(edge);
 	for (int i = 0; i < 2; i++)
 		KUNIT_ASSERT_TRUE(test, put_page_testzero(&run[i]->page));
-	migrate_disable();
+	/* Until the lists are looked at no task takes from them, and two pages do not overfill them. */
+	preempt_disable();
+	drain_local_pages(page_zone(edge));
 	free_unref_run(run, 2);
-	/* An empty list of this CPU may be refilled or drained only by others. */
 	left = on_pcp_list(edge - 1, get_pageblock_migratetype(edge - 1));
 	right = on_pcp_list(edge, get_pageblock_migratetype(edge));
-	migrate_enable();
+	preempt_enable();
 	KUNIT_EXPECT_TRUE(test, left);
 	KUNIT_EXPECT_TRUE(test, right);
 	for (unsigned long i = 0; i < MAX_ORDER_NR_PAGES; i++)
