@@ -147,9 +147,11 @@ def boot(
     *,
     modules: Iterable[str] = (),
     stress_s: int = 0,
+    check: Path = CHECK,
+    append: str = "tier=on",
     timeout_s: int = 300,
 ) -> Boot:
-    """Boot the kernel that /vmlinuz points to from a disk, and run packaging/check.sh."""
+    """Boot the kernel that /vmlinuz points to from a disk, and run a script that prints KTAP."""
     out.mkdir(parents=True, exist_ok=True)
     wanted = {
         "RELEASE": release,
@@ -163,7 +165,7 @@ def boot(
     inside = root.path / "root"
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in wanted.items())
     (inside / "check.env").write_text(text, encoding="utf-8")
-    shutil.copy(CHECK, inside / "check.sh")
+    shutil.copy(check, inside / "check.sh")
     unit = root.path / "etc/systemd/system/check.service"
     unit.write_text(UNIT, encoding="utf-8")
     root.run("systemctl", "--quiet", "enable", "check.service")
@@ -175,7 +177,7 @@ def boot(
     argv += ["-m", f"{topology.memory_mb}M", "-smp", str(topology.vcpus), *topology.qemu_args()]
     argv += ["-kernel", root.path / root.link("vmlinuz")]
     argv += ["-initrd", root.path / root.link("initrd.img")]
-    argv += ["-append", "root=/dev/vda rw console=ttyS0 panic=-1 nokaslr tier=on"]
+    argv += ["-append", f"root=/dev/vda rw console=ttyS0 panic=-1 nokaslr {append}"]
     argv += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"]
     argv += ["-serial", f"file:{console}", "-serial", f"file:{said}"]
     try:

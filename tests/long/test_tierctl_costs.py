@@ -22,14 +22,18 @@ from tierctl_trees import FAST, OURS, SLOW, build
 
 PROCESSES = 10_000
 GROUPS = 1000
+# Its children end with it, also if the test is killed: then its input ends.
 FORKER = f"""
-import os, signal
-for _ in range({PROCESSES}):
-    if not (pid := os.fork()):
-        signal.pause()
-    print(pid)
-print("all", flush=True)
-signal.pause()
+import os, signal, sys
+try:
+    for _ in range({PROCESSES}):
+        if not (pid := os.fork()):
+            signal.pause()
+        print(pid)
+    print("all", flush=True)
+    sys.stdin.read()
+finally:
+    os.killpg(0, signal.SIGKILL)
 """
 # The parent's memory counts as the child's in getrusage(), but not in VmHWM.
 MEASURED = """
@@ -44,8 +48,6 @@ print(ended - began, ended, size[1], file=sys.stderr)
 """
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -55,6 +57,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     build(place, replace(OURS, nodes=nodes, groups=GROUPS, cpus=512, processes=0))
     forker = subprocess.Popen(
         [sys.executable, "-S", "-c", FORKER],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
