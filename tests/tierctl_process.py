@@ -70,7 +70,7 @@ class Machine(Stepping):
 
 
 def passes(
-    pushed: Iterable[int], window: int = 16_000, pid: int = PID, done: str = " done=1"
+    pushed: Iterable[int], window: int = 250_000, pid: int = PID, done: str = " done=1"
 ) -> str:
     """The text of `trace`: a visit for each number, as trace_output.c prints it."""
     lines = ["# tracer: nop", "#", "# entries-in-buffer/entries-written: 5/5   #P:4", "#"]
@@ -87,8 +87,8 @@ def spans(pushed: int = 0, end: int = MIB << 20, age_ms: int = 1200) -> str:
     """The text of debugfs tier/spans with the last visit of the process, from address 0 to end."""
     return (
         "pid cgroup begin end window_us first last pushed age_ms turn\n"
-        f"0 0 7f0000000000 7f0000200000 16000 9 9 9 8 0\n"
-        f"{PID} 77 0 {end:x} 16000 900 {pushed} {pushed} {age_ms} 3\n"
+        f"0 0 7f0000000000 7f0000200000 250000 9 9 9 8 0\n"
+        f"{PID} 77 0 {end:x} 250000 900 {pushed} {pushed} {age_ms} 3\n"
     )
 
 

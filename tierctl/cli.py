@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tierctl import __version__
-from tierctl.core.errors import DENIED, USAGE, TierctlError, as_root
+from tierctl.core.errors import DENIED, USAGE, TierctlError, as_root, near
 from tierctl.core.source import Live, Source
 from tierctl.core.text import WIDTH
 
@@ -43,8 +43,10 @@ SHOWN = {  # common options
 }
 VALUES = ("--from", "--root")  # options that have a value
 EPILOG = """\
-begin with:  tierctl status; tierctl doctor
-exit status: 0 well, 1 a finding or a difference, 2 usage, 3 not permitted, 4 this kernel lacks it
+begin with:  tierctl status; tierctl doctor; tierctl explain GROUP
+undo:        tierctl profile revert
+exit status: 0 well, 1 a finding (status: an error) or a difference, 2 usage,
+             3 not permitted, 4 this kernel lacks it
 """
 
 
@@ -122,7 +124,12 @@ def _source(args: argparse.Namespace) -> Source:
 
 
 def _run(argv: Sequence[str]) -> int:
-    args = parser(_command(argv)).parse_args(argv)
+    command = _command(argv)
+    if command is not None and command not in (*COMMANDS, *ELSEWHERE):
+        like = near(command, (*COMMANDS, *ELSEWHERE))
+        todo = f"did you mean {like}?" if like else "see: tierctl --help"
+        raise TierctlError(f"there is no command {command[:40]!r}", todo, USAGE)
+    args = parser(command).parse_args(argv)
     if not args.command:
         raise TierctlError("no command was given", "see: tierctl --help", USAGE)
     return int(args.func(args, _source(args)))

@@ -124,7 +124,7 @@ def test_command_says_the_same_of_a_bundle(
     ("words", "code", "says"),
     [
         ([], USAGE, "no command was given; see: tierctl --help"),
-        (["frobnicate"], USAGE, "invalid choice: 'frobnicate'"),
+        (["frobnicate"], USAGE, "there is no command 'frobnicate'"),
         (["status", "--bogus"], USAGE, "unrecognized arguments: --bogus"),
         (["status", "--interval", "0"], USAGE, "not from 0.05 to 3600 seconds"),
         (["status", "--interval", "nan"], USAGE, "not from 0.05 to 3600 seconds"),

@@ -17,14 +17,17 @@ from tierctl.read.counters import Flow
 MIB = 1 << 20
 
 
-def between(tmp_path: Path, spec: Spec, text: str | None = None) -> tuple[Flow, Stepping]:
+def between(
+    tmp_path: Path, spec: Spec, text: str | None = None, alone: bool = True
+) -> tuple[Flow, Stepping]:
     """The flow of a second in which the counters grow."""
     tree = build(tmp_path, spec)
     source = Stepping(tree, lambda second: tree.put("proc/vmstat", text or vmstat(spec, second)))
     working = mechanisms.read(source)
     before = counters.take(source, working)
     source.wait(1)
-    return counters.between(before, counters.take(source, working), working, 4096), source
+    after = counters.take(source, working)
+    return counters.between(before, after, working, 4096, alone), source
 
 
 def moves(found: Flow) -> dict[str, float | None]:
@@ -66,6 +69,27 @@ def test_stock_promotions_are_numa_balancing_s(tmp_path: Path) -> None:
     assert found.hint_faults_per_s == 4000 and found.again_share is None
 
 
+def test_mode_1_moves_up_what_it_migrates_if_one_node_is_fast(tmp_path: Path) -> None:
+    spec = replace(STOCK, numa_balancing=1)
+    rows = "numa_pages_migrated 0\npgpromote_success 0\npgdemote_kswapd 0\npgdemote_direct 0"
+    for name, alone, moved, rate in (
+        ("one", True, 256, MIB),
+        ("two", False, 256, None),
+        ("none", False, 0, 0),
+    ):
+        tree = build(tmp_path / name, spec)
+        tree.put("proc/vmstat", rows)
+        source = Stepping(tree)
+        working = mechanisms.read(source)
+        before = counters.take(source, working)
+        tree.put("proc/vmstat", rows.replace("migrated 0", f"migrated {moved}"))
+        source.wait(1)
+        found = counters.between(before, counters.take(source, working), working, 4096, alone)
+        assert moves(found)["up numa_balancing"] == found.up_bytes_per_s == rate
+        note = counters.notes(source, found, working)["flow"]
+        assert ("together" in note.state) is (rate is None)
+
+
 def test_kernel_without_the_counter_of_promotions_is_unknown_and_not_0(tmp_path: Path) -> None:
     rows = [one for one in vmstat(STOCK).split("\n") if "pgpromote" not in one]
     found, source = between(tmp_path, replace(STOCK, numa_balancing=0), "\n".join(rows))
@@ -80,7 +104,7 @@ def test_vmstat_that_vanishes_makes_all_rates_unknown(tmp_path: Path) -> None:
     working = mechanisms.read(source)
     before = counters.take(source, working)
     source.wait(1)
-    found = counters.between(before, counters.take(source, working), working, 4096)
+    found = counters.between(before, counters.take(source, working), working, 4096, True)
     assert (found.up_bytes_per_s, found.down_bytes_per_s, found.hint_faults_per_s) == (None,) * 3
     assert counters.notes(source, found, working)["flow"].state == "absent: /proc/vmstat"
 
@@ -104,7 +128,7 @@ def test_damon_that_counts_is_shown(tmp_path: Path) -> None:
     working = mechanisms.read(source)
     before = counters.take(source, working)
     source.wait(1)
-    found = counters.between(before, counters.take(source, working), working, 4096)
+    found = counters.between(before, counters.take(source, working), working, 4096, True)
     assert moves(found)["up damon"] == 5 * MIB == found.up_bytes_per_s
 
 
@@ -116,7 +140,7 @@ def test_damon_that_may_not_be_read_makes_totals_unknown(tmp_path: Path) -> None
     assert working.damon is None
     before = counters.take(source, working)
     source.wait(1)
-    found = counters.between(before, counters.take(source, working), working, 4096)
+    found = counters.between(before, counters.take(source, working), working, 4096, True)
     assert found.up_bytes_per_s is None and moves(found)["up numa_balancing"] == 0
     assert counters.notes(source, found, working)["damon"].todo == as_root()
 

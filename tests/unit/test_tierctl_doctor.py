@@ -90,6 +90,7 @@ def test_ids_are_unique_and_stable() -> None:
         "nothing-promotes",
         "demotion-off",
         "two-promoters",
+        "hot-waits",
         "hint-faults",
         "mglru-off",
         "bounces",
@@ -113,6 +114,7 @@ EMPTY = (FAST, replace(FAST, access=(0, 0, 200_000, 200_000)), SLOW)
 NORMAL = (FAST, FAST, replace(SLOW, movable=False))
 ONE_FAST = (replace(FAST, targets="1"), SLOW)
 OFF = replace(OURS, enabled=0, demotion="false")
+OBSERVE = replace(OURS, parts_off=("demote", "promote"))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,8 @@ OFF = replace(OURS, enabled=0, demotion="false")
         (replace(OURS, parts_off=("promote",)), "nothing-promotes", "info", "are counted"),
         (replace(STOCK, demotion="false"), "demotion-off", "warning", "Demotion is off"),
         (OFF, "demotion-off", "warning", "Demotion is off"),
+        (replace(OURS, parts_off=("demote",)), "demotion-off", "warning", "Demotion is off"),
+        (OBSERVE, "demotion-off", "info", "Demotion is off"),
         (replace(OURS, numa_balancing=2), "two-promoters", "warning", "NUMA balancing (mode 2)"),
         (replace(OURS, damon="migrate_hot"), "two-promoters", "warning", "DAMON"),
         (
@@ -217,7 +221,7 @@ def test_boot_with_tier_off_is_why_nothing_promotes(tmp_path: Path) -> None:
 
 
 ONE_NODE = replace(OURS, nodes=ONE_FAST, numa_balancing=2)
-DEMOTE = "echo 1 > /sys/kernel/mm/numa/demotion_enabled"
+DEMOTE = "tierctl set demotion_enabled 1"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,7 @@ DEMOTE = "echo 1 > /sys/kernel/mm/numa/demotion_enabled"
     [
         (OFF, "nothing-promotes", "tierctl profile apply general"),
         (replace(OURS, parts_off=("scan",)), "nothing-promotes", "tierctl set scan.enabled 1"),
-        (replace(STOCK, numa_balancing=1), "nothing-promotes", "sysctl kernel.numa_balancing=2"),
+        (replace(STOCK, numa_balancing=1), "nothing-promotes", "tierctl profile apply hint"),
         (
             replace(STOCK, numa_balancing=None),
             "nothing-promotes",

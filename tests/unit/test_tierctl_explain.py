@@ -39,9 +39,9 @@ from tierctl.commands import explain
 from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError
 from tierctl.core.text import Style
 from tierctl.explain import scene
-from tierctl.explain.split import Split
+from tierctl.explain.split import Reason, Split
 from tierctl.read import flags as kinds
-from tierctl.read import trace
+from tierctl.read import nodes, trace
 
 FULL = replace(SMALL, nodes=(replace(NODES[0], free=0.2), NODES[1]))
 BALANCED = replace(STOCK, nodes=NODES, numa_balancing=2)
@@ -118,12 +118,12 @@ PLANTS = {
         f"echo 0-1 > /sys/fs/cgroup{GROUP}/cpuset.mems", facts={"Mems_allowed_list": "1"},
     ),
     "limit": Plant(
-        {"limit": 16, "cold": 48}, "act", f"hot; {GROUP} is at its limit memory.tier.max (32M)",
+        {"limit": 16, "cold": 48}, "act", "hot; service0000.service is at its limit",
         "tierctl group set system.slice/service0000.service max=64M", pushed=(4096,),
         make=lambda found: limited(found, 32 << 20, 31 << 20),
     ),
     "limit-zero": Plant(
-        {"limit-zero": MIB}, "its policy", "/system.slice is 0", "group set system.slice max=max",
+        {"limit-zero": MIB}, "its policy", "of system.slice is 0", "group set system.slice max=max",
         files={f"{SLICE}/memory.tier.max": 0},
     ),
     "opt-out": Plant({"opt-out": MIB}, "its policy", "TierScan 0", facts={"TierScan": "0"}),
@@ -136,7 +136,7 @@ PLANTS = {
         flags=((4, FILE | kinds.DIRTY), (4, FILE | kinds.WRITEBACK), (8, PLAIN | kinds.DIRTY)),
     ),
     "cold": Plant(
-        {"cold": MIB}, "fine", "used too little: not found in the last 6 looks of 16 ms", "",
+        {"cold": MIB}, "fine", "used too little: not found in the last 6 looks of 250 ms", "",
         pushed=(0, 0, 0),
     ),
     "tier-off": Plant(
@@ -170,7 +170,11 @@ PLANTS = {
         replace(SMALL, parts_off=("scan", "promote"), numa_balancing=2),
     ),
     "no-promoter": Plant(
-        {"no-promoter": MIB}, "act", "nothing promotes", "sysctl kernel.numa_balancing=2",
+        {"no-promoter": MIB}, "act", "nothing promotes", "tierctl profile apply hint",
+        replace(BALANCED, numa_balancing=0),
+    ),
+    "balancing": Plant(
+        {"balancing": MIB}, "act", "a fast node has room", "tierctl profile apply hint",
         replace(BALANCED, numa_balancing=1),
     ),
     "no-balancing": Plant(
@@ -186,7 +190,7 @@ PLANTS = {
         replace(FULL, parts_off=("demote",)), (8192,),
     ),
     "full-before-faults": Plant(
-        {"full": MIB}, "act", "room on node 0", "echo 1 > /sys/kernel/mm/numa/demotion_enabled",
+        {"full": MIB}, "act", "room on node 0", "tierctl set demotion_enabled 1",
         replace(BALANCED, nodes=FULL.nodes, demotion="false"), make=_no_room_for_faults,
     ),
     "rules-of-faults": Plant(
@@ -291,6 +295,13 @@ def test_merged_pages_that_may_not_be_counted_are_not_looked_at(tmp_path: Path) 
         ("", "pid other columns\n1 2 3", "unknown"),
         (passes([0, 0], pid=PID + 1), "", "unknown"),
         (passes([0, 0]).replace("change=0", "change=1"), "", "unknown"),  # it finds no candidates
+        (passes([0, 0]).replace("change=0 done=1", "change=1 done=0", 1), "", "cold"),  # a turn
+        (passes([0, 0], done=" done=0").replace("change=0", "change=1", 1), "", "unknown"),
+        (
+            passes([0, 0, 0]).replace("0 done=1", "1 done=0").replace("1 done=0", "0 done=1", 1),
+            "",
+            "unknown",
+        ),  # the turn may have begun before
     ],
 )
 def test_only_visits_that_reached_all_prove_cold(
@@ -311,8 +322,19 @@ def test_span_alone_tells_when_the_visit_was(tmp_path: Path) -> None:
     found.tree.put(trace.SPANS[1:], spans(pushed=1024, age_ms=32_000))
     data = answer(found)
     one = first(data, "cold")
-    assert "2 looks of 16 ms, 32 s ago" in one.what and one.proof == trace.SPANS
+    assert "2 looks of 250 ms, 32 s ago" in one.what and one.proof == trace.SPANS
     assert first(data, "queue").high == 4 << 20
+
+
+@pytest.mark.parametrize("pushed", [256, 0])
+def test_short_looks_at_a_full_node_prove_no_page_cold(tmp_path: Path, pushed: int) -> None:
+    found = machine(tmp_path, FULL)
+    found.trace = passes([pushed, pushed], window=16_000)
+    one = first(answer(found), "full")
+    assert (one.low, one.bytes, one.high) == (pushed << 12, MIB << 20, MIB << 20)
+    assert ("looks of 16 ms find the hottest only" in one.what) == (not pushed)
+    found.trace = passes([pushed, pushed])
+    assert "cold" in sizes(answer(found))
 
 
 def test_visits_that_reach_a_part_find_so_much_at_least(tmp_path: Path) -> None:
@@ -364,6 +386,14 @@ def test_what_is_fine_has_no_number(tmp_path: Path) -> None:
     lines = explain.draw(explain.answer(found, [str(PID)]), Style())
     (row,) = [one for one in lines if "about to move" in one]
     assert row.endswith(" fine") and not any(one.startswith("1  ") for one in lines)
+
+
+def test_what_helps_most_is_numbered_first() -> None:
+    found = [
+        Reason(todo, size, size, size, verdict, "", todo, "")
+        for todo, size, verdict in (("fact", 9, "fact"), ("little", 1, "act"), ("much", 8, "act"))
+    ]
+    assert explain._todo(found) == {"much": 1, "little": 2, "fact": 3}
 
 
 def test_kernel_without_numa_balancing_says_so(tmp_path: Path) -> None:
@@ -478,9 +508,9 @@ def test_rooms_are_the_kernels(tmp_path: Path) -> None:
     found = scene.begin(Stepping(tree)).now.machine
     (zone,) = [one for one in found.zones if one.node == 0]
     free = zone.free - zone.marks["high"] - zone.managed // 256
-    assert scene.room(found, 0, True) == free * 4096
+    assert nodes.room(found, 0, True) == free * 4096
     tree.change("proc/zoneinfo", "protection: (0, 0, 0, 0, 0)", "protection: (0, 0, 90000, 90000)")
-    assert scene.room(scene.begin(Stepping(tree)).now.machine, 0, True) == 0
+    assert nodes.room(scene.begin(Stepping(tree)).now.machine, 0, True) == 0
 
 
 # --- errors ----------------------------------------------------------------------

@@ -93,17 +93,21 @@ def test_what_keeps_hot_pages_of_a_group_is_named(
     assert first(data, cause).what.startswith("not known" if cause == "unknown" else "if hot: ")
 
 
-def test_group_has_what_mglru_knows_of_it_and_of_those_below(tmp_path: Path) -> None:
-    found = machine(tmp_path)
-    grouped(found)
-    tree = found.tree
+def aged(found: Machine) -> None:
+    """On node 1, 2 MiB of three groups are cold, and 9 MiB were used in the last minute."""
     ages = [(9, 200_000, 512), (10, 150_000, 1024), (11, 30_000, 2048), (12, 10_000, 256)]
     rows = "".join(f" {at:10} {age:10} {anon:10}          0 \n" for at, age, anon in ages)
     text = "".join(
         f"memcg {at:5} {path}\n node     1\n{rows}"
         for at, path in enumerate((GROUP, f"{GROUP}/below", f"{GROUP}x"))
     )
-    tree.put("sys/kernel/debug/lru_gen", text)
+    found.tree.put("sys/kernel/debug/lru_gen", text)
+
+
+def test_group_has_what_mglru_knows_of_it_and_of_those_below(tmp_path: Path) -> None:
+    found = machine(tmp_path)
+    grouped(found)
+    aged(found)
     data = answer(found, GROUP)
     assert sizes(data) == {"cold-lru": 4, "unknown": 60}
     assert "18.0M was used or is new in the last 60 s" in first(data, "unknown").what
@@ -135,7 +139,8 @@ def test_node_has_exact_rows_of_meminfo(tmp_path: Path) -> None:
             replace(SMALL, parts_off=("promote",), nodes=(NODES[0], replace(NODES[1], hot=9))),
             "observe",
         ),
-        (replace(STOCK, nodes=NODES, numa_balancing=1), "no-promoter"),
+        (replace(STOCK, nodes=NODES, numa_balancing=0), "no-promoter"),
+        (replace(STOCK, nodes=NODES, numa_balancing=1), "balancing"),
         (replace(STOCK, nodes=NODES, numa_balancing=2), "hint-faults"),
     ],
 )
@@ -154,6 +159,21 @@ def test_groups_that_may_not_move_are_named_of_a_node_once(tmp_path: Path) -> No
     tree.put(f"{base}/service0002.service/cpuset.mems.effective", "1")
     got = sizes(answer(found, "node", "1"))
     assert (got["limit-zero"], got["cpuset"]) == (40, 30)
+
+
+@pytest.mark.parametrize(("used", "limit", "warm"), [(7 << 20, 18, 9), (0, 0, 27)])
+def test_recent_memory_of_groups_at_their_limit_is_named_of_a_node(
+    tmp_path: Path, used: int, limit: int, warm: int
+) -> None:
+    found = machine(tmp_path)
+    aged(found)
+    limited(found, 8 << 20, used)
+    data = answer(found, "node", "1")
+    got = sizes(data)
+    assert (got.get("limit", 0), got["warm"], got["cold-lru"]) == (limit, warm, 6)
+    if limit:
+        one = first(data, "limit")
+        assert one.low == 0 and one.what.startswith("if hot: service0000.service is at its limit")
 
 
 def test_full_fast_node_says_what_waits_for_it(tmp_path: Path) -> None:

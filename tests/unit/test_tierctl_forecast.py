@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tierctl_schemas
+from tierctl_process import spans
 from tierctl_trees import FAST, OURS, PLAIN, SLOW, STOCK, Spec, Stepping, build
 
 from tierctl.commands import forecast
@@ -15,6 +16,7 @@ from tierctl.commands.forecast import Forecast
 from tierctl.core import reply
 from tierctl.core.errors import FINDING, LACKING, WELL, TierctlError
 from tierctl.core.text import Style
+from tierctl.read import trace
 
 PAGE = 4096
 ROOMY = replace(FAST, gib=100, free=0.5, targets="1")
@@ -75,6 +77,14 @@ def test_observe_forecasts_what_would_move(tmp_path: Path) -> None:
     assert (data.state, data.hot_by, data.into_room) == ("observe", "found", 4 << 30)
     # A write to the file would go round tierctl: profile verify would differ.
     assert forecast.WORDS["observe"].endswith("tierctl set promote.enabled 1")
+
+
+@pytest.mark.parametrize(("age_ms", "hot"), [(9, 24), (99_999, 0)])
+def test_observe_knows_what_the_last_visits_found(tmp_path: Path, age_ms: int, hot: int) -> None:
+    nodes = (ROOMY, replace(SLOW, gib=100, hot=0))
+    build(tmp_path, SPEC).put(trace.SPANS[1:], spans(pushed=6144, age_ms=age_ms))
+    data = answer(tmp_path, replace(SPEC, nodes=nodes, parts_off=("promote",)))
+    assert (data.hot_by, data.hot) == ("found", hot << 20)
 
 
 def test_tiering_off_uses_the_estimate_of_mglru(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import tierctl_schemas
 from tierctl_process import GROUP, PID, SMALL, machine
-from tierctl_trees import OLD, OURS, STOCK, Spec, Stepping, build
+from tierctl_trees import OLD, OURS, STOCK, Spec, Stepping, Tree, build
 
 from tierctl import cli
 from tierctl.commands import capture, heat
@@ -19,12 +20,13 @@ from tierctl.core import bundle as archive
 from tierctl.core import reply
 from tierctl.core.bundle import Bundle
 from tierctl.core.errors import DENIED, LACKING, USAGE, WELL, TierctlError
+from tierctl.core.paths import LRU_GEN
 from tierctl.core.reply import Reply
 from tierctl.core.source import Source
 from tierctl.core.text import Style
 from tierctl.model.snapshot import Sampler
 from tierctl.read import lru
-from tierctl.read.lru import Looks, Lruvec
+from tierctl.read.lru import Lruvec
 
 PAGE = 4096
 Output = pytest.CaptureFixture[str]
@@ -108,13 +110,6 @@ def test_scale_is_a_round_number_that_fits() -> None:
     assert (heat.cells(1, 100), heat.cells(0, 100), heat.cells(None, 100)) == (1, 0, 0)
 
 
-def test_machine_with_cold_slow_memory_does_not_say_that_nothing_tells(tmp_path: Path) -> None:
-    got = histogram(Stepping(build(tmp_path, OURS)), None)
-    got.data.looks_slow = Looks(None, None)  # as when it is not recorded
-    assert any(row.use == "cold" and row.slow for row in got.data.rows)
-    assert "nothing tells its age" not in "\n".join(heat.draw(got, Style()))
-
-
 def test_rows_of_memory_without_age_and_of_unknown_age_are_two(tmp_path: Path) -> None:
     lines = heat.draw(histogram(Stepping(build(tmp_path, OURS)), None), Style())
     assert [line.split()[0] for line in lines[2:8]] == [
@@ -123,11 +118,70 @@ def test_rows_of_memory_without_age_and_of_unknown_age_are_two(tmp_path: Path) -
     assert "not known" in lines[6] and "no age" in lines[7]
 
 
-def test_machine_without_a_look_says_so(tmp_path: Path) -> None:
+def test_machine_without_a_look_says_how_to_look(tmp_path: Path) -> None:
     tree = build(tmp_path, OURS)
     tree.put("sys/kernel/debug/lru_gen", "memcg     1 /\n node     0\n          1 9 9 0 ")
     text = "\n".join(checked(histogram(Stepping(tree), None), Stepping(tree)))
-    assert "MGLRU has looked at no slow memory" in text
+    assert "tierctl heat --look" in text
+
+
+class Aging(Stepping):
+    """A machine that notes what is written to lru_gen."""
+
+    def __init__(self, tree: Tree, code: int = 0) -> None:
+        super().__init__(tree)
+        self.code = code
+        self.asked: list[tuple[float, str]] = []
+
+    def write(self, path: str, text: str) -> None:
+        """Take an order to MGLRU, or refuse it."""
+        assert path == LRU_GEN
+        self.asked.append((self.now - 1_796_000_000.0, text))
+        if self.code:
+            raise OSError(self.code, "no", path)
+
+
+TWO = """memcg     1 /
+ node     0
+          7      90000        500         10
+          8        500          5          1
+ node     2
+          3      90000        500         10
+memcg    12 /a b
+ node     2
+          5      90000        500         10
+memcg    13 /a b2
+ node     2
+          6      90000        500         10"""
+
+
+def test_look_at_a_group_makes_its_nodes_age_twice(tmp_path: Path) -> None:
+    tree = build(tmp_path, replace(OURS, groups=0))
+    tree.put("sys/kernel/debug/lru_gen", TWO)
+    found = Aging(tree)
+    lru.look(found, None, 5)
+    orders = ["+ 1 0 8 1 1\n", "+ 1 2 3 1 1\n", "+ 12 2 5 1 1\n", "+ 13 2 6 1 1\n"]
+    assert found.asked == [*((0, one) for one in orders), *((5, one) for one in orders)]
+    found.asked.clear()
+    lru.look(found, "/a b", 5)
+    assert [text for _, text in found.asked] == ["+ 12 2 5 1 1\n"] * 2
+
+
+def test_look_goes_on_if_a_group_ends_and_says_what_refuses(tmp_path: Path) -> None:
+    tree = build(tmp_path, OURS)
+    ended = Aging(tree, errno.EINVAL)
+    heat.look(ended, None, 1)
+    assert len(ended.asked) > 2
+    with pytest.raises(TierctlError, match="lru_gen cannot be used") as error:
+        heat.look(Aging(tree, errno.EPERM), None, 1)
+    assert error.value.code == DENIED
+
+
+def test_look_at_a_bundle_is_refused(tmp_path: Path) -> None:
+    live = Stepping(build(tmp_path / "root", OURS))
+    archive.save(tmp_path / "b", capture.record(live, 1, 1.0, 0).samples, "h", "k")
+    with pytest.raises(TierctlError, match="leave out --look"):
+        heat.look(Bundle(str(tmp_path / "b")), None, 1)
 
 
 @pytest.mark.parametrize(

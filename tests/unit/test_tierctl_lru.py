@@ -120,13 +120,18 @@ def test_cold_of_what_is_used_all_the_time_is_0() -> None:
 
 
 def test_recent_is_in_generations_of_the_last_minute() -> None:
-    found = recent([vec((200, 100), (61, 20), (60, 3), (20, 1))])
-    assert (found.bytes, found.unknown_bytes, found.looked_s) == (4, 0, 60.0)
+    found = recent([vec((200, 100), (61, 20), (60, 3), (10, 1))])
+    assert (found.bytes, found.unknown_bytes, found.looked_s) == (4, 20, 60.0)
+
+
+def test_recent_after_a_while_without_a_look_leaves_the_others_unknown() -> None:
+    found = recent([vec((200, 100), (61, 20), (60, 3), (11, 1))])
+    assert (found.bytes, found.unknown_bytes) == (4, 120)
 
 
 def test_recent_leaves_the_oldest_generation_out() -> None:
     found = recent([vec((50, 100), (40, 20, 2), (30, 3), (20, 1))])
-    assert (found.bytes, found.unknown_bytes) == (4, 122)
+    assert (found.bytes, found.unknown_bytes) == (24, 102)
     found = recent([vec((50, 100), (20, 1))])
     assert (found.bytes, found.unknown_bytes, found.looked_s) == (1, 100, 20.0)
     found = recent([vec((20, 100))])

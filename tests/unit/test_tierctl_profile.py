@@ -25,7 +25,7 @@ from tierctl.change import config
 from tierctl.change import settings as keys
 from tierctl.change.current import MAIN, current
 from tierctl.core.errors import FINDING, LACKING, WELL
-from tierctl.core.paths import BALANCING, BEFORE, HAS_CPU, NODES, ONLINE, STATE, TIER
+from tierctl.core.paths import BALANCING, BEFORE, DEMOTION, HAS_CPU, NODES, ONLINE, STATE, TIER
 from tierctl.model.status import Verified
 
 
@@ -43,7 +43,7 @@ def test_profile_of_the_package_is_valid_and_leaves_defer_off(kernel: Kernel, na
     found = config.profile(kernel, name).settings
     assert found["defer.enabled"].wanted == 0
     assert found["enabled"].wanted == 1
-    switches = {key for key in keys.known() if key.endswith("enabled")}
+    switches = {key for key in keys.known() if key.endswith(".enabled")}
     assert switches <= set(found)
 
 
@@ -100,11 +100,25 @@ def test_apply_on_a_stock_kernel_leaves_its_only_promoter_alone(tmp_path: Path) 
     assert kernel.read(CHOICE).endswith('profile = "vm-host"')
 
 
-def test_hint_on_a_stock_kernel_switches_numa_balancing(tmp_path: Path) -> None:
+def test_hint_on_a_stock_kernel_promotes_and_demotes(tmp_path: Path) -> None:
     kernel = Kernel(tmp_path)
-    kernel.lay({BALANCING: "1"})
+    kernel.lay({BALANCING: "1", DEMOTION: "false"})
     assert run(kernel, "profile", "apply", "hint") == WELL
-    assert kernel.writes == [(BALANCING, "2")]
+    assert kernel.writes == [(DEMOTION, "true"), (BALANCING, "2")]
+    assert run(kernel, "profile", "verify") == WELL
+    kernel.put(DEMOTION, "false")
+    assert run(kernel, "profile", "verify") == FINDING
+    assert run(kernel, "profile", "apply") == WELL
+    assert run(kernel, "profile", "revert") == WELL
+    assert kernel.read(DEMOTION) == "false" and kernel.read(BALANCING) == "1"
+
+
+def test_hint_where_the_part_demote_is_leaves_the_other_switch_alone(kernel: Kernel) -> None:
+    kernel.put(DEMOTION, "false")
+    assert run(kernel, "profile", "apply", "hint") == WELL
+    assert DEMOTION not in [file for file, _ in kernel.writes]
+    assert run(kernel, "set", "demotion_enabled", "1") == WELL
+    assert kernel.read(DEMOTION) == "true"
 
 
 def test_apply_without_a_choice_does_nothing(

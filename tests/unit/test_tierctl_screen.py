@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The screens of tierctl watch, compared with tests/golden/tierctl, and what holds for each one.
+"""Screens of tierctl watch for made-up machines, compared with tests/golden/tierctl/watch-*.txt,
+and what holds for each one.  test_tierctl_golden.py has those of captured machines.
 
 TIERCTL_GOLDEN=write pytest tests/unit/test_tierctl_screen.py writes the files.
 """
@@ -14,7 +15,6 @@ from pathlib import Path
 import pytest
 from tierctl_process import PID, machine, process
 from tierctl_trees import (
-    DAMON,
     FAST,
     OLD,
     OURS,
@@ -28,34 +28,17 @@ from tierctl_trees import (
     vmstat,
 )
 
-from tierctl.commands import explain, heat
+from tierctl.commands import explain
 from tierctl.core import text
 from tierctl.watch import screen
 from tierctl.watch.samples import Samples
 from tierctl.watch.screen import EXPLAIN, HEAT, HELP, MAIN, Frame, Line, State
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden/tierctl"
-NO_HMAT = replace(
-    OURS,
-    nodes=(
-        replace(FAST, access=None, source="dram"),
-        replace(FAST, access=None, source="dram"),
-        replace(SLOW, access=None, source="dax", distance=2880, tier=22),
-    ),
-)
 MANY = replace(OURS, nodes=(FAST,) * 8 + (SLOW,) * 8, groups=20)
 Frames = Callable[[Spec], Frame]
 BLIND = replace(OURS, lru_gen=None)
-SPECS = {
-    "ours": OURS,
-    "stock": STOCK,
-    "damon": DAMON,
-    "plain": PLAIN,
-    "old": OLD,
-    "no-hmat": NO_HMAT,
-    "many-nodes": MANY,
-    "no-mglru": BLIND,
-}
+SPECS = {"plain": PLAIN, "old": OLD, "many-nodes": MANY, "no-mglru": BLIND}
 
 
 def moving(tmp_path: Path, spec: Spec) -> Stepping:
@@ -141,17 +124,13 @@ def test_screen_of_a_machine_is_the_golden_one(frames: Frames, name: str) -> Non
         ("watch-132x50", 132, 50, {}),
         ("watch-selected", 80, 24, {"selected": "/system.slice/service0000.service"}),
         ("watch-slowed", 80, 24, {"interval": 8.0, "slowed": True, "paused": True}),
-        ("watch-heat", 80, 24, {"view": HEAT}),
         ("watch-help", 80, 24, {"view": HELP}),
     ],
 )
 def test_screen_of_a_size_and_a_view_is_the_golden_one(
     frames: Frames, name: str, width: int, height: int, more: dict[str, object]
 ) -> None:
-    of = frames(OURS)
-    if more.get("view") == HEAT and of.heat:
-        more = {**more, "lines": heat.draw(of.heat, text.Style(True))}
-    compare(name, drawn(state(of, **more), width, height))
+    compare(name, drawn(state(frames(OURS), **more), width, height))
 
 
 def test_screen_of_a_recording_is_the_golden_one(frames: Frames) -> None:
@@ -159,18 +138,17 @@ def test_screen_of_a_recording_is_the_golden_one(frames: Frames) -> None:
     compare("watch-record", drawn(found))
 
 
-@pytest.mark.parametrize("width", [80, 40])
-def test_screen_of_an_explanation_is_the_golden_one(tmp_path: Path, width: int) -> None:
+def test_screen_of_an_explanation_is_the_golden_one(tmp_path: Path) -> None:
     found = machine(tmp_path)
     process(found.tree, Mems_allowed_list="1")
     lines = explain.draw(explain.answer(found, [str(PID)]), text.Style(True))
-    compare(f"watch-explain-{width}", drawn(state(None, view=EXPLAIN, lines=lines), width))
+    compare("watch-explain-40", drawn(state(None, view=EXPLAIN, lines=lines), 40))
 
 
 def test_golden_files_are_those_of_the_tests() -> None:
     names = {f"watch-{name}" for name in SPECS} | {"watch-record"}
-    names |= {"watch-explain-80", "watch-explain-40", "watch-40x10", "watch-132x50"}
-    names |= {f"watch-{one}" for one in ("selected", "slowed", "heat", "help")}
+    names |= {"watch-explain-40", "watch-40x10", "watch-132x50"}
+    names |= {f"watch-{one}" for one in ("selected", "slowed", "help")}
     assert {path.stem for path in GOLDEN.glob("watch-*")} == names
 
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -39,9 +41,8 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paced:
+def metrics(tmp_path: Path) -> Paced:
     """Metrics of a made-up machine."""
-    monkeypatch.setattr(socket, "setdefaulttimeout", lambda seconds: None)  # it is the tests' too
     return Paced(exporter(tmp_path), 0.001, time.monotonic)
 
 
@@ -61,25 +62,49 @@ def test_port_answers_in_both_formats_and_names_no_python_process(metrics: Paced
     assert kind.startswith("application/openmetrics-text") and body.endswith("# EOF\n")
 
 
-def test_idle_clients_do_not_keep_the_port(metrics: Paced) -> None:
+def test_idle_client_is_dropped(metrics: Paced, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve._Handler, "timeout", 0.1)
     port = free_port()
     serve.start(metrics, str(port))
-    idle = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(4)]
-    assert "tier_node_bytes{" in get(port)[1]
-    for one in idle:
-        one.close()
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        assert client.recv(1) == b""
 
 
-def test_idle_client_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "PATIENCE_S", 0.1)
-    port, before = free_port(), socket.getdefaulttimeout()
-    try:
-        serve.start(Paced(exporter(tmp_path), 10, time.monotonic), str(port))
-        with socket.create_connection(("127.0.0.1", port), 10) as client:
-            client.settimeout(10)
-            assert client.recv(1) == b""
-    finally:
-        socket.setdefaulttimeout(before)
+def test_oldest_connection_of_too_many_makes_room(
+    metrics: Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve._Handler, "timeout", 600.0)
+    port, before = free_port(), threading.active_count()
+    serve.start(metrics, str(port))
+    with contextlib.ExitStack() as stack:
+        idle = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            for _ in range(serve.MOST + 3)
+        ]
+        idle[-1].sendall(b"GET /metrics HTTP/1.1\r\nSlow: ")  # and no more
+        assert "tier_node_bytes{" in get(port)[1]
+        assert idle[0].recv(1) == idle[2].recv(1) == b""
+        assert threading.active_count() - before <= 1 + serve.MOST
+        idle[-1].settimeout(0.05)
+        with pytest.raises(TimeoutError):  # a younger one stays
+            idle[-1].recv(1)
+
+
+def test_slow_reading_of_the_machine_keeps_at_most_some_connections(
+    metrics: Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, collect = threading.Event(), metrics.exporter.collect
+    monkeypatch.setattr(metrics.exporter, "collect", lambda: go.wait(10) and collect())
+    port, before = free_port(), threading.active_count()
+    serve.start(metrics, str(port))
+    with contextlib.ExitStack() as stack:
+        for _ in range(serve.MOST + 2):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            one.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        time.sleep(0.1)
+        assert threading.active_count() - before <= 1 + serve.MOST
+        go.set()
+        assert "tier_node_bytes{" in get(port)[1]
 
 
 def test_scrape_that_fails_is_an_error_and_the_next_one_may_succeed(

@@ -48,7 +48,8 @@ def screen(root: Path, capsys: Output, *words: str) -> str:
         (STOCK, "Tiering by NUMA balancing 2"),
         (DAMON, "Tiering by DAMON"),
         (PLAIN, "No slow memory"),
-        (OLD, "Tiering OFF"),
+        (OLD, "Tiering OFF (NUMA balancing 1)"),
+        (replace(OLD, numa_balancing=0), "Tiering OFF"),
         (replace(OURS, parts_off=("promote",)), "Tiering ON, no promotion"),
     ],
 )
@@ -93,7 +94,10 @@ def test_status_of_a_large_machine_is_within_its_budget(tmp_path: Path) -> None:
 
 def test_status_of_observing_says_what_is_found(tmp_path: Path, capsys: Output) -> None:
     build(tmp_path, replace(OURS, parts_off=("promote",)))
-    assert "hot on slow 2.1G (found" in screen(tmp_path, capsys)
+    assert "hot on slow 2.1G (found, waits)\n" in screen(tmp_path, capsys)
+    build(tmp_path, replace(OURS, nodes=(FAST, FAST, replace(SLOW, hot=0))))
+    words = "hot on slow 0 (found, waits), ~40.6M used or new in 60 s\n"
+    assert words in screen(tmp_path, capsys)
 
 
 def test_hot_of_a_kernel_whose_scan_is_off_is_mglru_s_estimate(

@@ -119,7 +119,7 @@ def test_events_of_a_kernel_without_done_are_read() -> None:
 def test_spans_of_the_kernel_are_read_by_the_names_of_columns(tmp_path: Path) -> None:
     found = machine(tmp_path)
     found.tree.put(trace.SPANS[1:], spans(pushed=77, age_ms=1200))
-    wanted = trace.Span(PID, 77, 0, MIB << 20, 16_000, 900, 77, 77, 1200, 3)
+    wanted = trace.Span(PID, 77, 0, MIB << 20, 250_000, 900, 77, 77, 1200, 3)
     assert trace.spans(found) == {PID: wanted}  # pid 0 has no owner
     names, *lines = spans(pushed=77).splitlines()
     more = "\n".join([f"new {names}", *(f"9 {line}" for line in lines), "cut 1 2"])

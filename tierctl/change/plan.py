@@ -26,7 +26,9 @@ SAME, CHANGE, RESTORE, ABSENT, UNKNOWN = "same", "change", "restore", "n/a", "un
 OTHERS = "changed by others"
 STATE = f"{TIER}/state"
 PROMOTES = f"{TIER}/promote/enabled"
+DEMOTES = f"{TIER}/demote/enabled"
 ONLY = "this kernel lacks the part promote, so NUMA balancing is left alone"
+OWN = "the part demote does this"
 
 
 @dataclass
@@ -101,6 +103,9 @@ def _row(source: Source, want: Want, record: Record, kept: bool) -> Row:
     if off and source.get(PROMOTES) is None:
         # Where nothing of ours can promote, NUMA balancing may be the only one that does.
         row.then, row.reason = None, ONLY
+        return row
+    if want.profile and setting.kind is Kind.DEMOTION and source.get(DEMOTES) is not None:
+        row.then, row.reason = None, OWN
         return row
     row.status = SAME if row.now == row.then else CHANGE
     return row

@@ -2,8 +2,8 @@
 """The settings that tierctl writes: keys, files, ranges, and values.
 
 A key is the path below /sys/kernel/mm/tier with dots: scan/period_ms is scan.period_ms.  Beside
-these files tierctl writes kernel.numa_balancing and memory.tier.max of control groups, and no
-other file of the kernel: writable() is asked before each write.
+these files tierctl writes kernel.numa_balancing, numa/demotion_enabled and memory.tier.max of
+control groups, and no other file of the kernel: writable() is asked before each write.
 
 A value is a number, or a word that becomes a number on a machine:
     default             the value after boot
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from tierctl.core import parse
 from tierctl.core.errors import USAGE, TierctlError, near
-from tierctl.core.paths import BALANCING, CGROUP, HAS_CPU, LIMIT, NODES, ONLINE, TIER
+from tierctl.core.paths import BALANCING, CGROUP, DEMOTION, HAS_CPU, LIMIT, NODES, ONLINE, TIER
 from tierctl.core.source import ABSENT, Source
 from tierctl.core.texts import declared
 from tierctl.read import nodes
@@ -41,6 +41,7 @@ class Kind(enum.Enum):
     PART = "switch of a part"
     KNOB = "number"
     NUMA = "mode of NUMA balancing"
+    DEMOTION = "switch of demotion without the part demote"
     LIMIT = "limit of a group"
 
 
@@ -87,6 +88,8 @@ def known() -> dict[str, Setting]:
         found.append(Setting(key, file, Kind.KNOB, *span, one.get("unit", ""), one["text"]))
     text = "0: off, 1: moves pages between fast nodes, 2: promotes by hint faults"
     found.append(Setting("numa_balancing", BALANCING, Kind.NUMA, 0, 3, text=text))
+    text = "reclaim demotes pages, also where the part demote is off or absent"
+    found.append(Setting("demotion_enabled", DEMOTION, Kind.DEMOTION, text=text))
     return {one.key: one for one in found}
 
 
@@ -113,7 +116,7 @@ def shown(text: object) -> str:
 
 def writable(file: str) -> bool:
     """Whether tierctl may ever write this file of the kernel."""
-    if file == BALANCING or any(one.file == file for one in known().values()):
+    if any(one.file == file for one in known().values()):
         return True
     inside = file.startswith(f"{CGROUP}/") and file.endswith(f"/{LIMIT}")
     return inside and file.count("/") > CGROUP.count("/") + 1 and ".." not in file.split("/")
@@ -184,7 +187,9 @@ def resolve(source: Source, setting: Setting, wanted: Wanted, now: str) -> tuple
     if wanted == DEFAULT and setting.default is not None:
         wanted = setting.default
     if isinstance(wanted, int):
-        return str(wanted), ""
+        # The kernel shows demotion_enabled so.
+        shows = setting.kind is Kind.DEMOTION
+        return ("true" if wanted else "false") if shows else str(wanted), ""
     if wanted == SINGLE:
         return _single(source, now)
     if setting.kind is Kind.LIMIT:
@@ -196,6 +201,8 @@ def lacks(source: Source, setting: Setting) -> str:
     """Why the file of a setting is absent."""
     if setting.kind is Kind.NUMA:
         return "this kernel lacks NUMA balancing"
+    if setting.kind is Kind.DEMOTION:
+        return "this kernel cannot demote"
     if setting.kind is Kind.LIMIT:
         return "the group has no limit" if setting.file else "not exactly one group has this name"
     if source.get(f"{TIER}/enabled") is None and source.why(f"{TIER}/enabled") == ABSENT:

@@ -20,6 +20,7 @@ from tierctl.change.plan import ABSENT, CHANGE, OTHERS, RESTORE, SAME, UNKNOWN, 
 from tierctl.change.settings import Kind, writable
 from tierctl.core import files
 from tierctl.core.errors import DENIED, FINDING, TierctlError
+from tierctl.core.paths import CONF
 from tierctl.core.source import Live
 
 FAILED = "failed"
@@ -60,8 +61,8 @@ def keep(source: Live, wanted: Files) -> None:
 
 
 def _prune(directory: Path) -> None:
-    """Remove the directory of a drop-in if nothing is left in it."""
-    if directory.name.endswith(".service.d"):
+    """Remove a directory that tierctl may have made if nothing is left in it."""
+    if directory.name.endswith(".service.d") or str(directory).endswith(CONF):
         with contextlib.suppress(OSError):
             directory.rmdir()
 

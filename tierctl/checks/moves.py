@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from tierctl.checks.check import INFO, WARNING, Check, Found, need, not_known
-from tierctl.core.paths import DEMOTION, MGLRU, ONLINE, TIER
+from tierctl.core import text
+from tierctl.core.paths import DEMOTION, MGLRU, ONLINE, TIER, ZONEINFO
 from tierctl.core.source import ABSENT
 from tierctl.core.texts import advice
 from tierctl.model.snapshot import Snapshot
+from tierctl.read.lru import total, used
 from tierctl.read.mechanisms import DAMON, HINTS, PROMOTE, TIERING, Mechanisms, Part
+from tierctl.read.nodes import room
 
 MOST_AGAIN = 0.1  # of promotions
 MOST_FORCED = 1 / 16  # of pages without a flush
+MOST_WAITING = 1 / 100  # of the fast tier
 MANY = 10_000  # events, below which a share says little
 NEAR = 0.9  # of a limit
 NAMES = {
@@ -19,19 +23,18 @@ NAMES = {
     HINTS: "NUMA balancing (mode 2)",
     DAMON: "DAMON (migrate_hot)",
 }
+BALANCES = (
+    "NUMA balancing 1 moves used pages up while fast nodes have room, hot or not.  No mechanism "
+    "promotes by hotness."
+)
 NOTHING = "No mechanism of the kernel promotes: hot pages stay on slow nodes."
 GENERAL = "tierctl profile apply general"
+STOCK = "tierctl profile apply hint"  # kernels without parts
 
 
 def _two_tiers(now: Snapshot) -> bool:
     now.need_tiers()
     return bool(now.slow)
-
-
-def balance(found: Mechanisms, mode: int) -> str:
-    """The command that sets the mode of NUMA balancing."""
-    own = found.part("promote") is not None
-    return f"tierctl set numa_balancing {mode}" if own else f"sysctl kernel.numa_balancing={mode}"
 
 
 def waits(part: Part) -> str:
@@ -54,13 +57,15 @@ def nothing_promotes(now: Snapshot) -> Found:
             "No mechanism promotes: the machine was booted with tier=off.",
             "Take tier=off out of /etc/default/grub, call update-grub, and reboot.",
         )
+    elif found.balances():
+        yield WARNING, BALANCES, GENERAL if found.tier else STOCK
     elif found.tier:
         yield from _part_stands_still(found)
     elif found.sources[HINTS].state.startswith(ABSENT):
         todo = "Boot a kernel with NUMA balancing, or start DAMON with the action migrate_hot."
         yield WARNING, NOTHING, todo
     else:
-        yield WARNING, NOTHING, balance(found, TIERING)
+        yield WARNING, NOTHING, STOCK
 
 
 def _part_stands_still(found: Mechanisms) -> Found:
@@ -93,10 +98,12 @@ def demotion_off(now: Snapshot) -> Found:
     if found.demotes() is False:
         part = found.part("demote")
         own = found.enabled and part is not None and part.enabled is False
+        promote = found.part("promote")
+        observes = own and promote is not None and promote.enabled is False
         yield (
-            WARNING,
+            INFO if observes else WARNING,
             "Demotion is off: reclaim swaps or drops pages of fast nodes.",
-            "tierctl set demote.enabled 1" if own else f"echo 1 > {DEMOTION}",
+            f"tierctl set {'demote.' if own else 'demotion_'}enabled 1",
         )
 
 
@@ -110,7 +117,7 @@ def two_promoters(now: Snapshot) -> Found:
         todo = "Leave one of them on."
         if HINTS in promoters:
             mode = 1 if len(now.fast) > 1 else 0
-            todo = f"Leave one of them on, for example without hint faults:\n{balance(found, mode)}"
+            todo += f"  Without hint faults:\ntierctl set numa_balancing {mode}"
         yield WARNING, f"{len(names)} mechanisms promote: {', '.join(names)}.", todo
     elif names and unknown:
         raise not_known(unknown)
@@ -125,7 +132,7 @@ def hint_faults(now: Snapshot) -> Found:
     rate = now.flow.hint_faults_per_s if now.flow else None
     seen = f"{rate:.0f} faults/s" if rate is not None else "an unknown number of faults"
     what = f"NUMA balancing costs hint faults ({seen}), and there is one fast node only."
-    yield WARNING, what, balance(found, 0)
+    yield WARNING, what, "tierctl set numa_balancing 0"
 
 
 def mglru_off(now: Snapshot) -> Found:
@@ -154,6 +161,26 @@ def bounces(now: Snapshot) -> Found:
         "the demotion of the page: more is hot than fits into fast memory.",
         f"Add fast memory{lower}",
     )
+
+
+def hot_waits(now: Snapshot) -> Found:
+    """Hot memory that stays slow because no fast node has room."""
+    promoters = now.mechanisms.promoters()
+    if not promoters or not _two_tiers(now):
+        return
+    rooms = [room(now.machine, one, PROMOTE in promoters) for one in now.fast]
+    need(None if None in rooms else rooms, f"{ZONEINFO} cannot be read")
+    parts = [now.hot_total()]
+    if now.lruvecs is not None:
+        parts.append(total(used(now.lruvecs, now.slow, now.machine.page).values()))
+    hot = max((one.bytes for one in parts if one.bytes is not None), default=0)
+    size = sum(one.total or 0 for one in now.machine.of_tier("fast"))
+    if not any(rooms) and hot > MOST_WAITING * size:
+        full = "The fast node is full" if len(rooms) == 1 else "All fast nodes are full"
+        todo = "Reclaim makes room of cold pages: tierctl heat --look tells how many, top whose."
+        if PROMOTE in promoters:
+            todo = f"tierctl explain node {now.fast[0]}"
+        yield WARNING, f"{full}, and {text.size(hot)} of hot memory wait on slow nodes.", todo
 
 
 def forced(now: Snapshot) -> Found:
@@ -198,6 +225,7 @@ CHECKS = [
     Check("nothing-promotes", nothing_promotes, True),
     Check("demotion-off", demotion_off, True),
     Check("two-promoters", two_promoters, True),
+    Check("hot-waits", hot_waits, True),
     Check("hint-faults", hint_faults, True),
     Check("mglru-off", mglru_off, True),
     Check("bounces", bounces, True),

@@ -89,7 +89,7 @@ def headline(data: Explained) -> list[str]:
 
 def _todo(reasons: Sequence[Reason]) -> dict[str, int]:
     """Numbers of what there is to do, things that help most first; what is fine needs nothing."""
-    order = sorted(reasons, key=lambda one: one.verdict != ACT)
+    order = sorted(reasons, key=lambda one: (one.verdict != ACT, -one.bytes, -one.high))
     todo = dict.fromkeys(one.todo for one in order if one.todo and one.verdict != FINE)
     return {words: number for number, words in enumerate(todo, 1)}
 
@@ -126,7 +126,8 @@ def _footer(reply: Reply, data: Explained) -> list[str]:
     lines = text.wrap(f"Also looked at: {', '.join(data.looked_at)}.", "  ")
     if data.seconds and data.visits is not None:
         lost = f", {text.count(data.lost)} events lost" if data.lost else ""
-        what = f"Listened for {data.seconds:.0f} s: {data.visits} visits of it by workers{lost}."
+        visits = "1 visit" if data.visits == 1 else f"{data.visits} visits"
+        what = f"Listened for {data.seconds:.0f} s: {visits} of it by workers{lost}."
         lines += text.wrap(what, "  ")
     for one in data.not_looked_at:
         lines += text.wrap(f"? not looked at: {one}", "  ")

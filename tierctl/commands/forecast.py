@@ -18,10 +18,11 @@ from tierctl.core.reply import Note, Reply, show, unknown
 from tierctl.core.source import Source
 from tierctl.explain.scene import Scene, begin, rooms
 from tierctl.model.snapshot import FOUND, MGLRU
-from tierctl.read import groups
+from tierctl.read import groups, trace
 from tierctl.read.mechanisms import PROMOTE
 
 NO_PART = "needs a tiershift kernel"
+SEEN_MS = 60_000  # since a visit, at most
 
 
 @dataclass
@@ -95,6 +96,11 @@ def answer(source: Source) -> Reply:
     )
     if data.hot is None:
         data.hot_by = None
+    elif data.state == "observe":
+        # What waits is dropped after 2 s; the last visits tell what the next ones will find.
+        spans = (trace.spans(source) or {}).values()
+        seen = sum(one.pushed for one in spans if one.age_ms <= SEEN_MS) * now.machine.page
+        data.hot = max(data.hot, seen)
     divide(data)
     names = {"hot": "hot_on_slow", "cold": "cold_on_fast", "room": "watermarks"}
     sources = {name: now.sources[known] for name, known in names.items()}

@@ -4,7 +4,7 @@ address.
 
 A page of one of the two youngest generations was used, or is new, since the generation began.  A
 page is cold if it was idle for 60 s when MGLRU looked; whether programs have used it since is not
-known.  See read/lru.py.
+known.  See read/lru.py.  --look lets MGLRU look; without it nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tierctl.core import text
-from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError
-from tierctl.core.paths import CGROUP, STAT
+from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError, failed
+from tierctl.core.paths import CGROUP, LRU_GEN, STAT
 from tierctl.core.reply import Note, Reply, show, unknown
 from tierctl.core.source import Source
 from tierctl.model.addressmap import AddressMap, Line, Mapper
@@ -31,6 +31,7 @@ LABELS = {COLD: "> 60 s", UNCLEAR: "not known", OTHER: "no age"}
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 ROWS = 10  # lines of a map
 INTERVAL = 1.0
+LOOK_S = 8.0
 MOSTLY = 7 / 8  # of the pages of a cell
 
 
@@ -97,6 +98,18 @@ def _no_age(now: Snapshot) -> TierctlError:
     note = now.sources["cold_on_fast"]
     code = DENIED if note.state.startswith("denied") else LACKING
     return TierctlError(f"the age of pages is not known ({note.state})", note.todo, code)
+
+
+def look(source: Source, group: str | None, seconds: float) -> None:
+    """Let MGLRU look twice at the memory of all, or of a group."""
+    if not source.live:
+        raise TierctlError("MGLRU cannot look at what was captured", "leave out --look", USAGE)
+    path = groups.named(source, group) if group is not None else None
+    try:
+        lru.look(source, path, seconds)
+    except OSError as error:
+        todo = "MGLRU needs debugfs, and refuses writes under Secure Boot"
+        raise failed(error, f"{LRU_GEN} cannot be used", todo) from None
 
 
 def histogram(now: Snapshot, group: str | None) -> Reply:
@@ -166,20 +179,19 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
     unit, lines = picture(data, style)
     lines = [of + unit, *lines]
     lines += text.wrap(f"Last look of MGLRU: {_look_words(data)}.")
-    ages = [row.slow for row in data.rows if row.use not in (UNCLEAR, OTHER)]
-    if data.looks_slow.oldest_s is None and data.slow and not any(ages):
-        lines += text.wrap("? MGLRU has looked at no slow memory: nothing tells its age.", "  ")
     if data.waiting is not None:
         lines += text.wrap(f"Found hot on slow by workers, waits: {text.size(data.waiting)}.")
     lines += text.wrap("no age: on no list of MGLRU (mlocked, hugetlb, of the kernel).")
     if any(row.use == UNCLEAR and (row.fast or row.slow) for row in data.rows):
-        lines += text.wrap("not known: MGLRU has not looked often enough; it looks on reclaim.")
+        lines += text.wrap("not known: used before the looks of MGLRU began; tierctl heat --look")
     return lines + unknown(reply)
 
 
 def _look_words(data: Heat) -> str:
     found = []
     for tier, one in (("fast", data.looks_fast), ("slow", data.looks_slow)):
+        if tier == "slow" and data.slow == 0:
+            continue
         low, high = text.seconds(one.newest_s), text.seconds(one.oldest_s)
         found.append(f"{tier} {low if low == high else f'{low} to {high}'} ago")
     return ", ".join(found).replace("? ago", "?")
@@ -278,11 +290,13 @@ def _visit(data: Map, found: Found) -> list[str]:
 def command(args: argparse.Namespace, source: Source) -> int:
     """Print the histogram, or the map of a process."""
     if args.map is None:
-        if args.rows is not None or args.interval is not None:
+        if args.rows is not None or (args.interval is not None and not args.look):
             raise TierctlError("--rows and --interval belong to --map", "add --map PID", USAGE)
+        if args.look:
+            look(source, args.group, args.interval or LOOK_S)
         return show(histogram(Sampler(source).take(), args.group), source, args, draw)
-    if args.group is not None:
-        raise TierctlError("a map is of one process", "leave out GROUP", USAGE)
+    if args.group is not None or args.look:
+        raise TierctlError("a map is of one process", "leave out GROUP and --look", USAGE)
     rows, interval = args.rows or ROWS, args.interval or INTERVAL
     return show(by_address(source, args.map, rows, interval), source, args, draw_map)
 
@@ -299,8 +313,11 @@ def add_commands(commands: Any) -> None:
         "the address space of a process: each line a time, each character a range of addresses.",
     )
     one.add_argument("group", nargs="?", metavar="GROUP", help="with the groups below")
+    looks = one.add_argument("--look", action="store_true")
+    looks.help = "let MGLRU look twice at what programs use: it reads their page tables"
     one.add_argument("--map", type=text.number_from(1, 1 << 30), metavar="PID")
     rows = one.add_argument("--rows", type=text.number_from(1, 1000), metavar="N")
     rows.help = f"lines of the map ({ROWS})"
-    one.add_argument("--interval", type=text.interval, metavar="SECONDS")
+    between = one.add_argument("--interval", type=text.interval, metavar="SECONDS")
+    between.help = f"between lines ({INTERVAL:.0f}), or looks ({LOOK_S:.0f})"
     one.set_defaults(func=command)

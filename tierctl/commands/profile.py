@@ -243,7 +243,7 @@ def _dry_run(reply: Reply, style: Style) -> list[str]:
     if any(row["status"] == ABSENT for row in found):
         lines.append("n/a: kept, and used as soon as an apply, as at boot, finds the file.")
     lines += _stays(data["settings"])
-    return [*lines, f"Nothing was written; {_plural(data['same'], 'setting')} would stay."]
+    return [*lines, f"Nothing was written; {data['same']} are as wanted already."]
 
 
 def _applied(reply: Reply, style: Style) -> list[str]:
@@ -251,13 +251,20 @@ def _applied(reply: Reply, style: Style) -> list[str]:
     if not data["settings"]:
         return [NONE]
     differing = _differing(data)
-    name = f"Profile {data['profile']}" if data["profile"] else "The configuration"
+    name = f"profile {data['profile']}" if data["profile"] else "the configuration"
     lines = rows.table(differing, "WAS", "NEW") if differing else []
     counts = f"{_plural(data['changed'], 'setting')} changed, {data['same']} as before"
-    lines.append(f"{name} is applied: {counts}, {data['absent']} n/a.")
+    lines.append(f"{name[0].upper()}{name[1:]} is applied: {counts}, {data['absent']} n/a.")
+    if not data["changed"] + data["same"]:
+        lines = text.wrap(
+            f"This kernel has no setting of {name}: nothing is changed.  The profile hint works on "
+            "kernels with NUMA balancing: tierctl profile apply hint"
+        )
     lines += _left(data)
     if data["kept"]:
         lines += text.wrap(f"Kept in {data['kept']}; tierctl.service applies it at each boot.")
+    if data["changed"]:
+        lines.append("Pages move as programs use them, within minutes: tierctl status, tierctl top")
     if data["state"] not in (None, "on"):
         lines.append(f"State of tiering: {data['state']}.")
     for one in data["parts"]:
@@ -281,7 +288,7 @@ def _verify(reply: Reply, style: Style) -> list[str]:
     differing = _differing(data)
     if not data["settings"]:
         return [NONE]
-    name = f"Profile {data['profile']}" if data["profile"] else "The configuration"
+    name = f"profile {data['profile']}" if data["profile"] else "the configuration"
     result = f"{_plural(len(differing), 'difference')}, {data['same']} as wanted"
     lines = rows.table(differing, "NOW", "WANTED") if differing else []
     lines.append(f"{name}: {result}, {data['absent']} n/a.")
@@ -359,5 +366,11 @@ def add_commands(commands: Any) -> None:
             one.add_argument("--dry-run", action="store_true", help="write nothing")
     verify = inside.add_parser("verify", help="compare with the profile: exit status 0 or 1")
     verify.set_defaults(func=verify_command, name=None)
-    revert = inside.add_parser("revert", help="back to the values before tierctl")
+    words = "back to the values before tierctl"
+    revert = inside.add_parser(
+        "revert",
+        help=words,
+        description=f"All settings that tierctl has changed since boot go {words}.  What tierctl "
+        "keeps for the next boot is removed.",
+    )
     revert.set_defaults(func=revert_command)

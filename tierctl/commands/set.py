@@ -147,11 +147,12 @@ def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "set",
         help="change one setting",
-        description=f"Change one setting of {TIER}, now and at each boot.",
+        description=f"Change one setting of {TIER}, numa_balancing, or demotion_enabled, "
+        "now and at each boot.  Undo: tierctl set KEY default, or tierctl profile revert.",
         epilog=f"settings: {', '.join(known())}",
     )
     one.add_argument("key", metavar="KEY", help="for example scan.period_ms, promote.enabled")
-    one.add_argument("value", metavar="VALUE", help="a number, or default")
+    one.add_argument("value", metavar="VALUE", help="a number; of a part, also default")
     one.set_defaults(func=set_command)
     group = commands.add_parser("group", help="limits of control groups")
     inside = group.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)

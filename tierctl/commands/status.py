@@ -88,7 +88,7 @@ def headline(found: Tiering, nodes: list[Node]) -> str:
         return "Tiering ?"
     if found.state in ("waiting", "partly", "on"):
         return f"Tiering {found.state.upper()}, no promotion"
-    return "Tiering OFF"
+    return "Tiering OFF (NUMA balancing 1)" if found.numa_balancing == 1 else "Tiering OFF"
 
 
 def profile_words(found: Verified) -> str:
@@ -140,7 +140,9 @@ def _hot(found: Worth, nodes: list[Node]) -> str:
     if part.bytes is None:
         return f"hot on slow {text.UNKNOWN}"
     if found.hot_by == FOUND:
-        return f"hot on slow {text.size(part.bytes)} (found, waits)"
+        words = f"hot on slow {text.size(part.bytes)} (found, waits)"
+        more = (found.used_on_slow or 0) > part.bytes
+        return f"{words}, ~{text.size(found.used_on_slow)} used or new in 60 s" if more else words
     words = f"hot on slow ~{text.size(part.bytes)} (used or new in 60 s)"
     if part.unknown_bytes:
         words += f", {text.size(part.unknown_bytes)} {text.UNKNOWN}"

@@ -89,7 +89,7 @@ def _hot(now: Snapshot, found: Sequence[Group]) -> Note:
             path = path.rpartition("/")[0]
     for group in found:
         part = lru.total(lru.used(own[group.path], now.slow, now.machine.page).values())
-        group.hot_on_slow = part.bytes
+        group.hot_on_slow = part.bytes if (part.bytes or 0) >= part.unknown_bytes else None
     return Note(note.origin, estimate=True)
 
 
@@ -151,6 +151,8 @@ def build(
         sources["limit"] = Note(None, f"absent: {LIMIT}", "needs a tiershift kernel")
     if now.mechanisms.movers("migrate_hot") or now.mechanisms.damon is None:
         sources["damon"] = Note(None, "groups do not count what DAMON moves", "")
+        for one in found if now.mechanisms.damon else ():
+            one.up_bytes_per_s = None
     return Reply("top", data, sources), after
 
 
@@ -180,16 +182,16 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
     """The table of groups."""
     data: Top = reply.data
     rows = [["GROUP", "TOTAL", "FAST", "fast #   slow .", "HOT-SLOW", "UP/s", "LIMIT"]]
-    estimate = "~" if reply.sources["hot_on_slow"].estimate else ""
+    note = reply.sources["hot_on_slow"]
     for one in data.groups:
-        hot = text.size(one.hot_on_slow)
+        hot = "-" if note.state == NO_SLOW else text.size(one.hot_on_slow)
         rows.append(
             [
                 text.clip(one.name, NAME),
                 text.size(one.total),
                 text.share(one.fast, one.total) if one.total else "-",
                 bar(one.fast, one.total),
-                estimate + hot if one.hot_on_slow is not None else hot,
+                f"~{hot}" if note.estimate and one.hot_on_slow is not None else hot,
                 text.size(one.up_bytes_per_s),
                 _limit(one),
             ]
@@ -201,7 +203,7 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
     if data.others:
         more = f"{data.others} more group{'s' if data.others > 1 else ''}"
         lines.append(f"{more}: -n {data.others + len(data.groups)}")
-    return lines + unknown(reply)
+    return lines + unknown(reply, sorted({*reply.sources} - {"limit"}))
 
 
 # --- processes -------------------------------------------------------------------

@@ -96,8 +96,6 @@ def changes(machine: Machine, node: Node, found: Formula) -> list[str]:
             "firmware, or by the driver kmem, which takes a default distance of "
             f"{DAX} (tier {distance.tier_of(DAX)}) for memory without figures."
         )
-        if found.why_not:
-            lines.append(f"Now the formula does not apply: {found.why_not}.")
     elif found.applies:
         lines.append(
             "Other figures of the firmware: a new tier begins at each multiple of 128, and "
@@ -202,11 +200,12 @@ def _fast(data: Why) -> str:
 
 def _targets(data: Why) -> str:
     node = data.node
-    if node.targets is None:
-        return f"Only the kernel log tells where reclaim demotes to: {TARGETS}"
-    if not node.targets:
+    slowest = data.tiers and node.tier_number == max(data.tiers)
+    if slowest or (node.targets is not None and not node.targets):
         return "No slower node: reclaim swaps or drops its pages."
     state = {True: "", False: " (demotion is off now)", None: " (whether demotion is on: ?)"}
+    if node.targets is None:
+        return f"Only the kernel log tells where reclaim demotes to{state[data.demotes]}: {TARGETS}"
     return f"Reclaim demotes its pages to node {as_ranges(node.targets)}{state[data.demotes]}."
 
 

@@ -45,6 +45,7 @@ LOCKED = re.compile(r"^unevictable (.+)$", re.MULTILINE)
 UNWRITTEN = re.compile(r"^file_(?:dirty|writeback) (.+)$", re.MULTILINE)
 PAGES = re.compile(r"^(?:anon|file) (.+)$", re.MULTILINE)
 PROCESSES = 256  # of a group that are looked at
+ONLY_VISITS = "only visits of a process tell"
 BY_PROCESS = "visits, KSM and policies: tierctl explain PID"
 
 
@@ -70,7 +71,7 @@ def _by_age(
     if found.promoters and PROMOTE not in found.promoters:
         by_fault(split, found, now.fast)
         return
-    if_hot(split, way, "only visits of a process tell")
+    if_hot(split, way, ONLY_VISITS)
     why = "not looked at by MGLRU for 60 s"
     if now.lruvecs is None:
         why = f"MGLRU: {note.state}"
@@ -91,6 +92,11 @@ def _opted_out(source: Source, path: str) -> tuple[int, int]:
     except TierctlError:
         return 0, 0
     return sum(pages.status(source, pid).get("TierScan") == "0" for pid in pids), len(pids)
+
+
+def _inside(found: Scene, path: str) -> list[Lruvec]:
+    """The generations of a group with those below."""
+    return [one for one in found.now.lruvecs or [] if f"{one.group}/".startswith(f"{path}/")]
 
 
 def _cpuset(found: Scene, path: str) -> list[int]:
@@ -136,8 +142,7 @@ def group(found: Scene, name: str, seconds: float) -> Explained:
         split.take("dirty", scene.on_nodes(stat, UNWRITTEN, slow), place)
     out, every = _opted_out(source, path)
     if split.left and not _whole(split, found, path, 0 < out == every, limits):
-        lruvecs = found.now.lruvecs or []
-        inside = [one for one in lruvecs if f"{one.group}/".startswith(f"{path}/")]
+        inside = _inside(found, path)
         _by_age(split, found, slow, inside, obstacles.obstacle(found, found.now.fast, limits))
     answer.looked_at += facts(found)
     if out:
@@ -151,16 +156,22 @@ def group(found: Scene, name: str, seconds: float) -> Explained:
 # --- a node ----------------------------------------------------------------------
 
 
-def _groups_on(split: Split, found: Scene, node: int) -> None:
-    """Memory of groups that a limit of 0, or a cpuset, keeps where it is; topmost groups only."""
-    source = found.source
+def _groups_on(split: Split, found: Scene, node: int) -> int:
+    """Memory of groups that a limit or a cpuset keeps where it is; topmost groups only.
+
+    Bytes that were used in the last minute and that a limit keeps: workers do not look for these.
+    """
+    source, limited = found.source, 0
     done: list[str] = []
     for path in groups.every(source) or []:
         if any(path.startswith(f"{one}/") for one in done):
             continue
         allowed = _cpuset(found, path)
-        zero = groups.limit(source, path) == (0, True) and found.rules == {PROMOTE}
-        if not allowed and not zero:
+        limits = groups.limits_above(source, path, found.now.fast)[:1]
+        own = [one for one in limits if one.path == path and PROMOTE in found.promoters]
+        way = obstacles.limit(own)
+        zero = groups.limit(source, path) == (0, True)
+        if not allowed and (found.rules != {PROMOTE} or not (zero or way)):
             continue
         done.append(path)
         stat = source.get(f"{CGROUP}{path}/{STAT}") or ""
@@ -168,9 +179,16 @@ def _groups_on(split: Split, found: Scene, node: int) -> None:
         if allowed:
             words = scene.cpuset_words(found, allowed, path)
             split.take("cpuset", size, f"{CGROUP}{path}/{CPUSET}", None, None, **words)
+        elif way:
+            used = lru.used(_inside(found, path), [node], found.now.machine.page)
+            before = split.left
+            if_hot(split, way, ONLY_VISITS, used[node].bytes or 0)
+            limited += before - split.left
         else:
             name = scene.shell_name(path)
-            split.take("limit-zero", size, f"{CGROUP}{path}/{LIMIT}", group=path, name=name)
+            words = {"group": groups.title(path), "name": name}
+            split.take("limit-zero", size, f"{CGROUP}{path}/{LIMIT}", None, None, **words)
+    return limited
 
 
 def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
@@ -188,7 +206,7 @@ def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
         split.take("unevictable", info.get("Unevictable", 0) - info.get("Mlocked", 0), place)
     if found.rules <= BOTH:
         split.take("dirty", info.get("Dirty", 0) + info.get("Writeback", 0), place)
-    _groups_on(split, found, node.node)
+    limited = _groups_on(split, found, node.node)
     if not split.left or nothing(split, found):
         return
     way = obstacles.obstacle(found, found.now.fast, ())
@@ -197,8 +215,8 @@ def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
         split.take(way.id, hot or 0, proof, None, None, **way.words)
     else:
         split.take("queue", hot or 0, proof)
-    moves = way if way is not None and way.id == "observe" else None
-    _by_age(split, found, [node.node], found.now.lruvecs or [], moves, hot)
+    known = None if hot is None else hot + limited
+    _by_age(split, found, [node.node], found.now.lruvecs or [], way, known)
 
 
 def _fast_node(answer: Explained, found: Scene, node: Node) -> None:

@@ -6,16 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tierctl.core.paths import BALANCING, CGROUP, DEMOTION, LIMIT, TIER, VMSTAT, ZONEINFO
+from tierctl.core.paths import BALANCING, CGROUP, LIMIT, PROMOTE_RATE, TIER, VMSTAT, ZONEINFO
 from tierctl.core.source import ABSENT
 from tierctl.core.texts import advice
 from tierctl.explain.scene import IDLE_S, Scene, rooms, shell_name
-from tierctl.read.groups import Limit
+from tierctl.read.groups import Limit, title
 from tierctl.read.mechanisms import HINTS, PROMOTE
 from tierctl.read.trace import WATERMARK
-
-NEAR = 16  # a group is at its limit if less than one part in so many is left
-HUGE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -45,18 +42,17 @@ def _full(scene: Scene, allowed: Sequence[int]) -> Obstacle | None:
     if mechanisms.demotes() is False:
         # The part demote works only while tier/enabled is 1.
         part = mechanisms.part("demote") is not None and mechanisms.enabled
-        command = "tierctl set demote.enabled 1" if part else f"echo 1 > {DEMOTION}"
+        command = f"tierctl set {'demote.' if part else 'demotion_'}enabled 1"
         todo = f"demotion is off, so nothing makes room: {command}"
     proof = ZONEINFO if free == 0 else "tier_promote_skip watermark"
     return Obstacle("full", proof, {"nodes": names(allowed), "todo": todo})
 
 
-def _limit(found: Sequence[Limit]) -> Obstacle | None:
+def limit(found: Sequence[Limit]) -> Obstacle | None:
     """A limit below which no page, or no huge page, has room."""
     for one in found:
-        reserve = max(one.limit // NEAR, HUGE)
-        if one.limit and one.used is not None and one.used + reserve >= one.limit:
-            words = {"group": one.path, "name": shell_name(one.path)}
+        if one.limit and one.reached:
+            words = {"group": title(one.path), "name": shell_name(one.path)}
             words |= {"limit": f"{max(1, one.limit >> 20)}M", "more": f"{max(1, one.limit >> 19)}M"}
             return Obstacle("limit", f"{CGROUP}{one.path}/{LIMIT}", words)
     return None
@@ -71,7 +67,7 @@ def obstacle(scene: Scene, allowed: Sequence[int], found: Sequence[Limit]) -> Ob
         part = scene.now.mechanisms.part("promote")
         state = part.state if part and part.state else "absent"
         return Obstacle("observe", f"{TIER}/promote/state", {"state": state})
-    way = _limit(found) or _full(scene, allowed)
+    way = limit(found) or _full(scene, allowed)
     if way or scene.moved.get("tier_promote_success") != 0 or scene.seconds < IDLE_S:
         return way
     return Obstacle("stuck", VMSTAT, {"seconds": f"{scene.seconds:.0f}"})
@@ -89,6 +85,10 @@ def faults(scene: Scene, allowed: Sequence[int]) -> Obstacle:
         return full
     rate = scene.hint_faults
     todo = "wait, or raise kernel.numa_balancing_promote_rate_limit_MBps"
+    if scene.source.get(PROMOTE_RATE) == "0":
+        todo = "raise kernel.numa_balancing_promote_rate_limit_MBps, which is 0"
+    elif rate == 0:
+        todo = "wait: NUMA balancing comes to the memory of a process within minutes"
     if scene.now.mechanisms.tier:
         todo = "tierctl profile apply general: workers find hot pages without faults"
     words = {"faults": "?" if rate is None else f"{rate:.0f}", "todo": todo}
@@ -104,13 +104,16 @@ def nothing_promotes(scene: Scene) -> Obstacle | None:
     if note:
         why = f"not known what promotes: {note.state}"
         return Obstacle("unknown", note.origin or "", {"why": why})
+    if found.state == "blocked":
+        return Obstacle("blocked", f"{TIER}/state", {})
+    if found.balances() and not found.works("scan"):
+        todo = f"tierctl profile apply {'general' if found.tier else 'hint'}"
+        return Obstacle("balancing", BALANCING, {"todo": todo})
     if not found.tier:
-        todo = "sysctl kernel.numa_balancing=2"
+        todo = "tierctl profile apply hint"
         if found.sources["numa_balancing"].state.startswith(ABSENT):
             todo = "boot a tiershift kernel, or one with CONFIG_NUMA_BALANCING"
         return Obstacle("no-promoter", BALANCING, {"todo": todo})
-    if found.state == "blocked":
-        return Obstacle("blocked", f"{TIER}/state", {})
     if not found.enabled:
         return Obstacle("tier-off", f"{TIER}/enabled", {})
     part = found.part("scan")

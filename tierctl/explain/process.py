@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from tierctl.read.flags import BOTH, Area, Sampled
 from tierctl.read.groups import Limit
 from tierctl.read.mechanisms import PROMOTE
 
+FULL_US = 250_000  # the window while nodes are full, if no more is hot than can move (policy.c)
 DEEP = 1 << 30  # bytes; mappings of a larger process are walked with --deep only
 POLICIES = "memory policies"
 ADVICE = "madvise(2) (sr and rr in VmFlags of /proc/PID/smaps)"
@@ -38,6 +40,7 @@ class Hot:
     high: int
     looks: int
     window: str
+    least_us: int  # the shortest window
     proof: str
     whole: bool  # they have looked at all slow memory of the process
 
@@ -67,7 +70,8 @@ def mib(size: int | None) -> str:
 
 def limit_words(limits: Sequence[Limit]) -> list[str]:
     """The limits of a group and of those above it, in words."""
-    return [f"memory.tier.max of {one.path} {mib(one.limit)}" for one in limits] or ["no limit"]
+    found = [f"memory.tier.max of {groups.title(one.path)} {mib(one.limit)}" for one in limits]
+    return found or ["no limit"]
 
 
 def no_slow_tier(answer: Explained, found: Scene) -> Explained:
@@ -107,25 +111,28 @@ def hot_of(found: Scene, pid: int, ends: tuple[int, int] | None) -> Hot | None:
 
     The parts of a large address space are visited one after the other, and a page that does not
     move is found again: so the truth lies between the largest visit and the sum of all visits.
-    All of it was visited if two visits have ended a turn, or if the last visit, of which
-    debugfs tier/spans has the addresses, was at all slow pages.  ``ends``: their addresses.
+    All of it was visited if two visits have ended a turn, if one was a turn, or if the last visit
+    was at all slow pages (debugfs tier/spans has its addresses).  ``ends``: their addresses.
     """
     visits, span, page = found.visits(pid), found.span, found.now.machine.page
     whole = bool(span and ends and span.begin <= ends[0] and ends[1] < span.end)
-    if visits:
-        lost = found.heard.lost if found.heard else 0
+    if visits and found.heard:
         # Events do not tell a look that was cut short; the file leaves out the visit.
         seen = span is None or span.age_ms <= 1000 * found.seconds
-        turn = seen and not lost and sum(bool(one.done) for one in visits) > 1
+        own = [one for one in found.heard.visits if one.pid == pid]
+        # Looks for change come between turns only (visit_due() in mm/tier/kmmscand/visit.c).
+        alone = any(before.change and one.done for before, one in itertools.pairwise(own))
+        turn = seen and not found.heard.lost and (alone or sum(one.done for one in visits) > 1)
         pushed = [one.pushed * page for one in visits]
-        window = _window([one.window_us for one in visits])
+        windows = [one.window_us for one in visits]
         proof = (found.sources.get("visits") or Note(None)).origin or ""
-        return Hot(max(pushed), sum(pushed), 2 * len(visits), window, proof, whole or turn)
+        low, high, looks = max(pushed), sum(pushed), 2 * len(visits)
+        return Hot(low, high, looks, _window(windows), min(windows), proof, whole or turn)
     if span is None:
         return None
     size = span.pushed * page
     window = f"{_window([span.window_us])}, {span.age_ms / 1000:.0f} s ago"
-    return Hot(size, size, 2, window, trace.SPANS, whole)
+    return Hot(size, size, 2, window, span.window_us, trace.SPANS, whole)
 
 
 def moving(split: Split, found: Scene, hot: Hot | None, way: Obstacle | None) -> None:
@@ -136,6 +143,12 @@ def moving(split: Split, found: Scene, hot: Hot | None, way: Obstacle | None) ->
         if_hot(split, way, why)
         split.rest("unknown", note.origin or "", 0, why=f"not known to be hot or cold: {why}")
         return
+    if way is not None and way.id == "full" and hot.least_us < FULL_US:
+        # While nothing can move, the kernel shortens windows until they find next to nothing.
+        if hot.high:
+            split.rest(way.id, way.proof, hot.low, **way.words)
+        if_hot(split, way, f"looks of {hot.window} find the hottest only")
+        return
     left = split.left
     high = min(hot.high, left) if hot.whole else left
     if way is not None and hot.high:
@@ -144,19 +157,19 @@ def moving(split: Split, found: Scene, hot: Hot | None, way: Obstacle | None) ->
         waits = waiting(found)
         now = hot.low if waits is None else min(hot.low, waits)
         split.take("queue", now, hot.proof, 0, high)
-    words = {"looks": hot.looks, "window": hot.window}
     if hot.whole:
-        split.rest("cold", hot.proof, left - high, **words)
+        split.rest("cold", hot.proof, left - high, looks=hot.looks, window=hot.window)
     else:
-        why = "not found in the last {looks} looks of {window}; they may not have reached all of it"
-        split.rest("unknown", hot.proof, 0, why=why.format(**words))
+        what = f"not found in the last {hot.looks} looks of {hot.window}"
+        split.rest("unknown", hot.proof, 0, why=f"{what}; they may not have reached all of it")
 
 
-def if_hot(split: Split, way: Obstacle | None, why: str) -> None:
-    """Give all that is left an obstacle that holds if it is hot."""
-    if way is None or way.id not in MAYBE or not split.left:
+def if_hot(split: Split, way: Obstacle | None, why: str, size: int | None = None) -> None:
+    """Give all that is left, or a part of it, an obstacle that holds if it is hot."""
+    size = min(split.left, split.left if size is None else size)
+    if way is None or way.id not in MAYBE or size <= 0:
         return
-    split.rest(way.id, way.proof, 0, **way.words)
+    split.take(way.id, size, way.proof, 0, None, **way.words)
     last = split.reasons[-1]
     what = last.what.removeprefix("hot").lstrip(",; ")
     last.what = f"if hot: {what}; how much is hot is not known: {why}"
@@ -242,7 +255,7 @@ def limit_zero(split: Split, found: Scene, limits: Sequence[Limit]) -> bool:
     zero = next((one for one in limits if not one.limit), None)
     if zero is None or found.rules != {PROMOTE}:
         return False
-    words = {"group": zero.path, "name": scene.shell_name(zero.path)}
+    words = {"group": groups.title(zero.path), "name": scene.shell_name(zero.path)}
     split.rest("limit-zero", f"{CGROUP}{zero.path}/{LIMIT}", None, **words)
     return True
 
@@ -290,18 +303,14 @@ def process(found: Scene, pid: int, deep: bool, seconds: float) -> Explained:
     if any(one.startswith(POLICIES) for one in answer.not_looked_at):
         for one in answer.reasons:
             one.what += "; a part may be bound by a policy" if one.id == "cold" else ""
-    _heard(answer, found, pid)
+    answer.seconds = found.seconds
+    if found.heard:
+        answer.visits, answer.lost = len(found.visits(pid)), found.heard.lost
     answer.looked_at += facts(found)
     answer.looked_at += [f"TierScan {status['TierScan']}"] if "TierScan" in status else []
     answer.looked_at += limit_words(limits)
     answer.looked_at.append(f"cpuset {status.get('Mems_allowed_list', '?')}")
     return answer
-
-
-def _heard(answer: Explained, found: Scene, pid: int) -> None:
-    answer.seconds = found.seconds
-    if found.heard:
-        answer.visits, answer.lost = len(found.visits(pid)), found.heard.lost
 
 
 def _divide(

@@ -16,11 +16,9 @@ from tierctl.core.source import Source
 from tierctl.model.snapshot import ALONE, Sampler, Snapshot
 from tierctl.read import counters, groups, nodes, threads, trace
 from tierctl.read.mechanisms import HINTS, PROMOTE
-from tierctl.read.nodes import Machine, Zone
+from tierctl.read.nodes import Zone
 from tierctl.read.trace import Heard, Span, Visit
 
-RESERVE = 256  # the part promote leaves one page in so many free (mm/tier/kmmscand/period.c)
-BATCH = 512  # base pages; less room than this takes no batch
 COUNTERS_S = 1.0  # counters need no longer
 IDLE_S = 5  # what did nothing for so long stands still: a process, or promotion
 
@@ -117,31 +115,19 @@ def _compare(scene: Scene, before: counters.Sample) -> None:
     mechanisms, page = scene.now.mechanisms, scene.now.machine.page
     after = counters.take(scene.source, mechanisms)
     scene.seconds = after.time - before.time
-    flow = counters.between(before, after, mechanisms, page)
+    flow = counters.between(before, after, mechanisms, page, len(scene.now.fast) == 1)
     scene.hint_faults = flow.hint_faults_per_s
     scene.moved = {name: now - before.vmstat.get(name, now) for name, now in after.vmstat.items()}
     scene.later = nodes.zones(scene.source.get(ZONEINFO))
-
-
-def room(machine: Machine, node: int, reserve: bool, later: Sequence[Zone] = ()) -> int | None:
-    """Bytes that a fast node takes above its high watermark (period_room()); None if unknown.
-
-    ``later``: the zones at another time.
-    """
-    zones = [one for one in later or machine.zones if one.node == node]
-    if not zones or any("high" not in one.marks for one in zones):
-        return None
-    free = sum(max(0, one.free - one.marks["high"] - one.kept) for one in zones)
-    if reserve:
-        free -= min(free, sum(one.managed for one in zones) // RESERVE)
-    return (free if free >= BATCH else 0) * machine.page
 
 
 def rooms(scene: Scene, wanted: Sequence[int]) -> int | None:
     """The same for several nodes together, at the time when there was less."""
     sums = []
     for later in ((), scene.later):
-        found = [room(scene.now.machine, one, PROMOTE in scene.rules, later) for one in wanted]
+        found = [
+            nodes.room(scene.now.machine, one, PROMOTE in scene.rules, later) for one in wanted
+        ]
         known = [one for one in found if one is not None]
         if len(known) < len(found):
             return None

@@ -8,8 +8,11 @@ import errno
 import socket
 import threading
 from collections.abc import Callable
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import start_http_server
+from prometheus_client import make_wsgi_app
 from prometheus_client.core import Metric
 
 from tierctl.core.errors import DENIED, FINDING, USAGE, TierctlError
@@ -17,7 +20,8 @@ from tierctl.core.pace import Pace, cpu_s, say
 from tierctl.export.metrics import Exporter
 from tierctl.export.text import registry
 
-PATIENCE_S = 5.0  # that a client has to ask, and to take the answer
+PATIENCE_S = 5.0  # that a client may be silent
+MOST = 8  # connections
 SHARE = 0.01  # of one CPU
 
 
@@ -62,12 +66,47 @@ class Paced:
             return self._metrics
 
 
+class _Handler(WSGIRequestHandler):
+    """Answers one connection."""
+
+    timeout = PATIENCE_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection.  Beyond MOST connections the oldest one makes room."""
+
+    daemon_threads = True
+
+    def __init__(self, *args: Any) -> None:
+        self._room, self._open = threading.Semaphore(MOST), list[Any]()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            with contextlib.suppress(OSError, IndexError):
+                self._open[0].shutdown(socket.SHUT_RDWR)
+            self._room.acquire()
+        self._open.append(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self._open.remove(request)
+        self._room.release()
+
+
 def start(metrics: Paced, word: str) -> str:
     """Answer on a port, in threads; the address."""
     host, port = address(word)
-    socket.setdefaulttimeout(PATIENCE_S)  # an idle client keeps a thread no longer
     try:
-        start_http_server(port, host, registry(metrics))
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        kind = type("_Server", (_Server,), {"address_family": family})
+        app = make_wsgi_app(registry(metrics))
+        server: WSGIServer = make_server(str(place[0]), port, app, kind, _Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
     except (socket.gaierror, UnicodeError) as error:
         what = f"{host!r} has no address: {getattr(error, 'strerror', error)}"
         raise TierctlError(what, "give an address of this machine", USAGE) from None

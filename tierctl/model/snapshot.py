@@ -212,7 +212,9 @@ class Sampler:
             found.sources |= {"flow": note, "cost": note}
             return
         page, working = found.machine.page, found.mechanisms
-        found.flow = counters.between(before.counters, now.counters, working, page)
+        found.flow = counters.between(
+            before.counters, now.counters, working, page, len(found.fast) == 1
+        )
         found.sources |= counters.notes(self.source, found.flow, working)
         seconds = now.counters.time - before.counters.time
         found.cost = threads.between(found.threads, before.ticks, now.ticks, seconds)
@@ -269,7 +271,8 @@ def _say(
         part.looked_s = None if part.looked_s is None else part.looked_s + ago
     whole = lru.total(parts.values())
     state = "ok" if whole.bytes is not None else why
-    found.sources[name] = Note(note.origin, state, "", whole.looked_s, estimate)
+    todo = "" if whole.bytes is not None else "tierctl heat --look"
+    found.sources[name] = Note(note.origin, state, todo, whole.looked_s, estimate)
     for node, part in parts.items():
         if part.bytes is None and whole.bytes is not None:
             found.sources[f"{name}.node{node}"] = Note(note.origin, why)

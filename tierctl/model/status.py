@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tierctl.core.parse import real
 from tierctl.model.snapshot import Snapshot
+from tierctl.read import lru
 from tierctl.read.counters import Flow
 from tierctl.read.lru import Part
 from tierctl.read.mechanisms import DAMON, HINTS, PROMOTE, Mechanisms
@@ -54,6 +55,7 @@ class Worth:
     hot_on_slow: Part
     hot_by: str | None  # found, mglru
     cold_on_fast: Part
+    used_on_slow: int | None = None  # used or new in the last minute, as MGLRU estimates
 
 
 @dataclass
@@ -98,6 +100,7 @@ def tiering(found: Mechanisms) -> Tiering:
 def of(now: Snapshot, profile: Verified, report: Found) -> Status:
     """The status of a machine."""
     words = (now.source.get("/proc/uptime") or "").split()
+    used = lru.total(lru.used(now.lruvecs or [], now.slow, now.machine.page).values()).bytes
     return Status(
         tiering=tiering(now.mechanisms),
         profile=profile,
@@ -105,7 +108,7 @@ def of(now: Snapshot, profile: Verified, report: Found) -> Status:
         cpus=now.cpus,
         page=now.machine.page,
         nodes=now.machine.nodes,
-        worth=Worth(now.hot_total(), now.hot_by, now.cold_total()),
+        worth=Worth(now.hot_total(), now.hot_by, now.cold_total(), used),
         flow=now.flow,
         cost=now.cost,
         findings=report.findings,

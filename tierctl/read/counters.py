@@ -2,7 +2,8 @@
 """Pages that move up and down, by mechanism: rates between two samples.
 
 pgpromote_success counts promotions of NUMA balancing, and with our kernel those of kpromoted as
-well; it counts none of DAMON.  pgdemote_direct has what kpromoted demotes (tier_demote_success).
+well; it counts none of DAMON.  In mode 1 NUMA balancing counts numa_pages_migrated only, whichever
+node the page comes from.  pgdemote_direct has what kpromoted demotes (tier_demote_success).
 """
 
 from __future__ import annotations
@@ -104,12 +105,15 @@ def _total(moves: list[Move]) -> float | None:
     return sum(known) if known and len(known) == len(found) else None
 
 
-def _up(rates: _Rates, mechanisms: Mechanisms) -> list[Move]:
+def _up(rates: _Rates, mechanisms: Mechanisms, alone: bool) -> list[Move]:
     ours = rates.pages("tier_promote_success")
     up = [Move("promote", ours)] if mechanisms.part("promote") else []
     hints = rates.rest("pgpromote_success", ours)
     # NUMA balancing counts promotions in mode 2 only, and kpromoted counts in any mode.
-    if mechanisms.hints_promote() or (hints is not None and not up):
+    if mechanisms.balances():
+        hints = rates.pages("numa_pages_migrated")
+        up.append(Move("numa_balancing", hints if alone or not hints else None))
+    elif mechanisms.hints_promote() or (hints is not None and not up):
         up.append(Move("numa_balancing", hints))
     schemes = [one.place for one in mechanisms.movers("migrate_hot")]
     if schemes or mechanisms.damon is None:
@@ -130,10 +134,10 @@ def _down(rates: _Rates, mechanisms: Mechanisms) -> list[Move]:
     return down
 
 
-def between(before: Sample, after: Sample, mechanisms: Mechanisms, page: int) -> Flow:
-    """The flow from one sample to the next."""
+def between(before: Sample, after: Sample, mechanisms: Mechanisms, page: int, alone: bool) -> Flow:
+    """The flow from one sample to the next; ``alone``: one fast node is where all threads run."""
     rates = _Rates(before, after, page)
-    up, down = _up(rates, mechanisms), _down(rates, mechanisms)
+    up, down = _up(rates, mechanisms, alone), _down(rates, mechanisms)
     again, promoted = rates.events("tier_promote_again"), rates.events("tier_promote_success")
     names = [name for name in after.vmstat if name.startswith("tier_")]
     return Flow(
@@ -155,6 +159,9 @@ def notes(source: Source, flow: Flow, mechanisms: Mechanisms) -> dict[str, Note]
     if found["flow"].state == "ok" and flow.up_bytes_per_s is None and not flow.up:
         todo = "a kernel with NUMA balancing counts pgpromote_success"
         found["flow"] = Note(None, f"no row of promotions in {VMSTAT}", todo)
+    if mechanisms.balances() and any(one.bytes_per_s is None for one in flow.up):
+        what = "NUMA balancing 1 counts moves up and between fast nodes together"
+        found["flow"] = Note(None, what, "tierctl profile apply hint")
     for move in (*flow.up, *flow.down):
         if move.by == "damon" and move.bytes_per_s is None and mechanisms.damon:
             first = next(one for action in MOVERS for one in mechanisms.movers(action))

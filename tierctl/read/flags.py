@@ -141,7 +141,7 @@ class Sampled:
     counts: list[dict[str, float]] = field(default_factory=list)  # slow pages by kind
     present: list[int] = field(default_factory=list)
     policies: set[str] = field(default_factory=set)
-    ends: tuple[int, int] | None = None  # addresses between which slow pages were seen
+    ends: tuple[int, int] | None = None  # addresses between which pages may be hot
     exact: bool = True  # each slow page of each place was looked at
     places: int = 0
     all_places: int = 0
@@ -223,11 +223,12 @@ class _Process:
         known = self._flags([frame for _, frame in slow])
         looked = [one for one in slow if one[1] in known] if known else slow
         counts: dict[str, float] = {}
-        for address, frame in looked:
+        for address, frame in slow:
             name = self._kind(known.get(frame), address)
-            counts[name] = counts.get(name, 0.0) + len(slow) / len(looked)
-        if slow:
-            found.ends = (found.ends or slow[0])[0], slow[-1][0]
+            if name in (ORDINARY, NO_FLAGS):
+                found.ends = (found.ends or (address, 0))[0], address
+            if not known or frame in known:
+                counts[name] = counts.get(name, 0.0) + len(slow) / len(looked)
         found.exact = found.exact and len(looked) == len(slow)
         found.counts.append(counts)
         found.present.append(sum(node is not None for node in nodes))

@@ -148,7 +148,8 @@ def named(source: Source, name: str) -> str:
         places = ", ".join(one[1:] for one in found[:4])
         raise TierctlError(f"{len(found)} groups have the name {name}", f"give a path: {places}")
     if not found:
-        like = near(last, {one.rpartition("/")[2] for one in known})
+        names = sorted({one.rpartition("/")[2] for one in known})
+        like = next((one for one in names if one.startswith(f"{last}.")), "") or near(last, names)
         todo = f"did you mean {like}?" if like else "see: tierctl top, systemd-cgls"
         raise TierctlError(f"there is no group {name} now", todo)
     return found[0]

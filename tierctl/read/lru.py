@@ -14,6 +14,7 @@ the looks prove it, and all others as unknown.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from tierctl.core.reply import Note, note_for
 from tierctl.core.source import ABSENT, Source
 
 IDLE_MS = 60_000  # cold: idle for so long at the last look
+FRESH_MS = 10_000  # not hot: not used at a look that is so old at most
 RECENT_MS = 60_000  # hot: in a generation that began so long ago at most
 MOST = 1 << 60  # a larger number is damaged
 # Classes of use by the age of a generation, in ms
@@ -51,6 +53,15 @@ class Lruvec(NamedTuple):
     def pages(self, at: int) -> int:
         """All pages of a generation."""
         return self.anon[at] + self.file[at]
+
+    def new(self, at: int) -> int:
+        """The pages of a generation that were used, or are new, since it began."""
+        return (self.anon[at] if at else 0) + (self.file[at] if at in self._last else 0)
+
+    @property
+    def _last(self) -> range:
+        count = len(self.ages)
+        return range(max(1, count - 2), count)
 
     def all_pages(self) -> int:
         """All pages of all generations."""
@@ -116,6 +127,36 @@ def parse(text: str) -> list[Lruvec]:
     return found
 
 
+def youngest(text: str) -> list[tuple[str, str, int, str]]:
+    """Of each group and node of lru_gen: id and path of the group, node, youngest generation."""
+    found = []
+    for block in re.split(r"^memcg +", text, flags=re.MULTILINE)[1:]:
+        head, *nodes = re.split(r"\n node +", block.rstrip())
+        number, _, path = head.partition(" ")
+        for rows in nodes:
+            node, *generations = rows.split("\n")
+            if node.isdecimal() and generations and generations[-1].split():
+                found.append((number, path or "/", int(node), generations[-1].split()[0]))
+    return found
+
+
+def look(source: Source, group: str | None, seconds: float) -> None:
+    """Let MGLRU look at the memory of all groups, or of one with those below, twice.
+
+    What was used between the two looks is then in the generation that the first one began.
+    """
+    for wait_s in (seconds, 0.0):
+        for number, path, node, generation in youngest(source.read(FILE)):
+            if group is None or f"{path}/".startswith(f"{group}/"):
+                try:
+                    # At anonymous pages, too, however many generations there are
+                    source.write(FILE, f"+ {number} {node} {generation} 1 1\n")
+                except OSError as error:
+                    if error.errno != errno.EINVAL:  # the group has ended
+                        raise
+        source.wait(wait_s)
+
+
 def read(source: Source) -> tuple[list[Lruvec] | None, Note]:
     """The generations of all groups, or why they are unknown."""
     for path in (FILE, FULL):
@@ -175,22 +216,25 @@ def idle(lruvecs: Iterable[Lruvec], nodes: Iterable[int], page: int) -> dict[int
 
 
 def _used(mine: _Sum, one: Lruvec) -> None:
-    numbers = range(len(one.ages))
-    recent = [at for at in numbers if one.ages[at] <= RECENT_MS]
-    young = [at for at in recent if at in numbers[1:][-2:]]
+    recent = [at for at in range(len(one.ages)) if one.ages[at] <= RECENT_MS]
+    young = [at for at in recent if at]
     if not young:
         mine.unknown += one.all_pages()
         return
     mine.proven = True
-    mine.known += sum(map(one.pages, young))
-    mine.unknown += sum(one.pages(at) for at in recent if at not in young)
+    known = sum(one.new(at) for at in young)
+    mine.known += known
+    # Pages of the generation before were used until the first of these began.  After a while
+    # without a look nothing is known of the others, either.
+    first = max(0, recent[0] - 1) if one.ages[-1] <= FRESH_MS else 0
+    mine.unknown += sum(map(one.pages, range(first, len(one.ages)))) - known
     mine.oldest = max(mine.oldest, one.ages[young[0]])
 
 
 def used(lruvecs: Iterable[Lruvec], nodes: Iterable[int], page: int) -> dict[int, Part]:
     """By node: pages that were used, or are new, since RECENT_MS at most.
 
-    They are in the two youngest generations, and not in the oldest one.
+    They are in no generation but the oldest one; page cache is in the two youngest.
     """
     return _sum(lruvecs, nodes, page, _used)
 
@@ -206,24 +250,27 @@ def total(found: Iterable[Part]) -> Part:
 
 def by_use(lruvecs: Iterable[Lruvec], wanted: set[int], page: int) -> dict[str, int | None]:
     """Bytes on nodes by class, as idle() and used() count; None where no look tells."""
-    found: dict[str, int | None] = {name: None for name, _, _ in CLASSES}
-    found[COLD] = None
+    nothing = None if wanted else 0
+    found: dict[str, int | None] = {name: nothing for name, _, _ in CLASSES}
+    found[COLD] = nothing
     unclear = 0
     for one in lruvecs:
         if one.node not in wanted or not one.ages:
             continue
         count, looked = len(one.ages), one.ages[-1]
         for at, age in enumerate(one.ages):
-            young = at >= max(1, count - 2)
             name = next((name for name, _, most in CLASSES if age <= most), None)
             later = one.ages[at + 1] if at + 1 < count else looked
-            if young and name is not None:
-                found[name] = (found[name] or 0) + one.pages(at) * page
+            known = 0
+            if at and name is not None:
+                known = one.new(at)
             elif later - looked >= IDLE_MS:
-                found[COLD] = (found[COLD] or 0) + one.anon[at] * page
-                unclear += one.file[at] * page
+                name, known = COLD, one.anon[at]
             else:
-                unclear += one.pages(at) * page
+                name = None
+            if name is not None:
+                found[name] = (found[name] or 0) + known * page
+            unclear += (one.pages(at) - known) * page
     found[UNCLEAR] = unclear
     return found
 

@@ -65,6 +65,10 @@ class Mechanisms:
         """NUMA balancing promotes."""
         return bool(self.numa_balancing is not None and self.numa_balancing & TIERING)
 
+    def balances(self) -> bool:
+        """NUMA balancing moves pages to the node of the thread that uses them, hot or not."""
+        return self.numa_balancing == 1
+
     def promoters(self) -> frozenset[str]:
         """The mechanisms that promote now: promote, numa_balancing, damon.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tierctl.core.parse import labelled_kib, number, page_size, ranges
@@ -12,6 +13,8 @@ from tierctl.core.reply import Note, note_for
 from tierctl.core.source import Source
 
 MOST = 1024  # nodes, as in the kernel
+RESERVE = 256  # the part promote leaves one page in so many free (mm/tier/kmmscand/period.c)
+BATCH = 512  # base pages; less room than this takes no batch
 MARKS = ("min", "low", "high", "promo")
 MARK = re.compile(
     r"^ +(?:pages )?(free|min|low|high|promo|spanned|managed) +(\d{1,18})$", re.MULTILINE
@@ -230,3 +233,17 @@ def read(source: Source) -> Machine:
         todo = "the firmware tells no latency (ACPI HMAT, CXL CDAT)"
         machine.sources["latency"] = note_for(source, place, todo)
     return machine
+
+
+def room(machine: Machine, node: int, reserve: bool, later: Sequence[Zone] = ()) -> int | None:
+    """Bytes that a fast node takes above its high watermark (period_room()); None if unknown.
+
+    ``later``: the zones at another time.
+    """
+    zones = [one for one in later or machine.zones if one.node == node]
+    if not zones or any("high" not in one.marks for one in zones):
+        return None
+    free = sum(max(0, one.free - one.marks["high"] - one.kept) for one in zones)
+    if reserve:
+        free -= min(free, sum(one.managed for one in zones) // RESERVE)
+    return (free if free >= BATCH else 0) * machine.page

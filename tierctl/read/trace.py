@@ -182,11 +182,13 @@ def _ends_tidily() -> Iterator[None]:
 @contextmanager
 def instance(source: Source) -> Iterator[Note]:
     """Listen; the note says whether the events are on."""
+    known = source.listing(INSTANCES) is not None
+    if not known and (source.live or source.why(INSTANCES) == ABSENT):
+        todo = "mount -t tracefs tracefs /sys/kernel/tracing; needs CONFIG_FTRACE"
+        yield note_for(source, INSTANCES, todo)
+        return
     if not source.live:
         yield Note(INSTANCES)
-        return
-    if source.listing(INSTANCES) is None:
-        yield note_for(source, INSTANCES, "mount -t tracefs tracefs /sys/kernel/tracing")
         return
     if source.get(f"{TRACING}/events/tier/{PASS}/format") is None:
         yield note_for(source, f"{TRACING}/events/tier/{PASS}/format", "needs a tiershift kernel")

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What tierctl shows of seven machines that were captured in guests, compared with
+tests/golden/tierctl/MACHINE.txt.
+
+TIERCTL_GOLDEN=write pytest tests/unit/test_tierctl_golden.py writes the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import tierctl_schemas
+from tierctl_terminal import Screen
+
+from tierctl import cli
+from tierctl.core import bundle
+from tierctl.core.text import WIDTH
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden/tierctl"
+KIB = 60  # of a bundle, at most
+# What was captured with --explain
+MACHINES = {
+    "two-tier": ("113", "redis.service", "node 1"),
+    "no-hmat": ("71", "redis.service", "node 1"),
+    "late-memory": ("187", "redis.service", "node 1"),
+    "two-sockets": ("126", "batch.service", "nginx.service", "node 2"),
+    "virtual-machine": ("73", r"machine-qemu\x2d1\x2dvm01.scope", "node 1"),
+    "numa-balancing": ("96", "redis.service", "node 1"),
+    "damon": ("81", "redis.service", "node 1"),
+}
+COMMANDS = ("status", "top", "heat", "doctor", "why node 1")
+# Words that would name the machine on which the guests ran
+FOREIGN = re.compile(rb"virtme|(?<![\w.])/(?:work|tmp|root)/|\(\w+@(?!lab\))|https?:")
+# A figure of a bundle, and a command that shows it
+FIGURES = {
+    "status": ("/node1/meminfo", rb"(MemFree: +)\d+", rb"\g<1>77777"),
+    "top": ("/redis.service/memory.numa_stat", rb"N1=\d+", b"N1=7777"),
+    "heat": ("/debug/lru_gen", rb"\d+ *$", b"55555"),
+    "doctor": ("/tier/demote/enabled", rb"1", b"0"),
+    "explain node 1": ("/node1/meminfo", rb"(Mlocked: +)\d+", rb"\g<1>4096"),
+    "why node 1": ("/node1/access1/initiators/read_latency", rb"\d+", b"77"),
+}
+
+
+def place(machine: str) -> Path:
+    """The bundle of a machine."""
+    return GOLDEN / f"bundles/{machine}.tar.gz"
+
+
+def run(file: Path, *words: str) -> tuple[int, str]:
+    """Exit status and output of a command."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        code = cli.main(["--from", str(file), *words])
+    return code, out.getvalue()
+
+
+def section(file: Path, command: str) -> str:
+    """A command with its screen."""
+    code, shown = run(file, *command.split())
+    assert max(map(len, shown.splitlines())) <= WIDTH, shown
+    return f"$ tierctl {command}   # exit status {code}\n{shown}"
+
+
+def commands(machine: str) -> list[str]:
+    """All commands of which a machine has a screen."""
+    return [*COMMANDS, *(f"explain {one}" for one in MACHINES[machine])]
+
+
+def watched(machine: str, tmp_path: Path) -> str:
+    """The second sample in `watch`, the first with rates, and the view heat."""
+    argv = [sys.executable, "-m", "tierctl", "--from", str(place(machine)), "watch"]
+    screen = Screen(tmp_path / "tmux", shlex.join(argv), WIDTH, 24)
+    try:
+        screen.shows("q quit")
+        screen.keys("Left", "Left", "Left", "Right")
+        screen.shows("PAUSED")
+        found = [screen.still()]
+        screen.keys("h")
+        screen.shows("back to the status")
+        found.append(screen.still())
+    finally:
+        screen.tmux("kill-server")
+    assert all(max(map(len, one.splitlines())) <= WIDTH for one in found)
+    return f"$ tierctl watch\n{found[0]}$ tierctl watch, key h\n{found[1]}"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_screens_of_a_captured_machine_are_the_golden_ones(machine: str, tmp_path: Path) -> None:
+    found = "\n".join(section(place(machine), one) for one in commands(machine))
+    found += "\n" + watched(machine, tmp_path)
+    path = GOLDEN / f"{machine}.txt"
+    if os.environ.get("TIERCTL_GOLDEN") == "write":
+        path.write_text(found, "utf-8")
+    assert found == path.read_text("utf-8"), f"{path} differs; see TIERCTL_GOLDEN above"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_json_of_a_captured_machine_is_as_its_schema_says(machine: str) -> None:
+    for one in commands(machine):
+        _, shown = run(place(machine), "--json", *one.split())
+        document = json.loads(shown)
+        assert tierctl_schemas.check(document) == [], one
+        assert document["host"] == "machine"
+
+
+@pytest.mark.parametrize("command", FIGURES)
+def test_figure_of_a_bundle_that_changes_changes_the_screen(command: str, tmp_path: Path) -> None:
+    path, old, new = FIGURES[command]
+    members = bundle.unpack(str(place("two-tier")))
+    for name, content in members.items():
+        if name.endswith(path):
+            members[name] = re.sub(old, new, content, flags=re.MULTILINE)
+    file = tmp_path / "b.tar.gz"
+    with tarfile.open(file, "w:gz") as archive:
+        for name, content in members.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    golden = (GOLDEN / "two-tier.txt").read_text("utf-8")
+    assert section(place("two-tier"), command) in golden
+    assert section(file, command) not in golden
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_bundle_is_small_and_names_no_other_machine(machine: str) -> None:
+    assert place(machine).stat().st_size <= KIB << 10
+    for name, content in bundle.unpack(str(place(machine))).items():
+        found = None if "@" in name else FOREIGN.search(content)  # @: numbers of the kernel
+        assert not found, f"{name}: {found}"
+
+
+def test_words_of_another_machine_are_found() -> None:
+    for text in (b"a /root/x", b"(me@host) (gcc", b"virtme_hostname=a", b"http://a"):
+        assert FOREIGN.search(text)
+    assert not FOREIGN.search(b"Linux version 6.12 (tiershift@lab) (gcc) /usr/local/bin/redis")
+
+
+def test_golden_files_are_those_of_the_machines() -> None:
+    screens = {one.stem for one in GOLDEN.glob("*.txt") if not one.stem.startswith("watch-")}
+    bundles = {one.name.removesuffix(".tar.gz") for one in GOLDEN.glob("bundles/*")}
+    assert screens == bundles == set(MACHINES)
