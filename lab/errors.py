@@ -6,8 +6,10 @@ class LabError(Exception):
     """Something a person can act on.
 
     ``what`` says what is wrong, ``todo`` what to do about it.  The command
-    line prints both and exits 1; a traceback means a bug in the lab.
+    line prints both and exits with ``code``; a traceback means a bug in the lab.
     """
+
+    code = 1
 
     def __init__(self, what: str, todo: str = "") -> None:
         super().__init__(what)

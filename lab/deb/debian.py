@@ -30,8 +30,28 @@ class Debian:
         return self.version.partition("-")[0]
 
     @property
+    def abi(self) -> str:
+        """6.12.117+deb12, of packages for all flavours"""
+        return self.release.removesuffix(f"-{self.flavour}")
+
+    @property
     def image(self) -> Path:
         return source.fetch(f"linux-image-{self.release}-unsigned", self.version)
+
+    @property
+    def headers(self) -> Path:
+        """The headers of the flavour."""
+        return source.fetch(f"linux-headers-{self.release}", self.version)
+
+    @property
+    def common(self) -> Path:
+        """The headers that all flavours have."""
+        return source.fetch(f"linux-headers-{self.abi}-common", self.version)
+
+    @property
+    def kbuild(self) -> Path:
+        """The programs and scripts that build modules."""
+        return source.fetch(f"linux-kbuild-{self.abi}", self.version)
 
     def config(self) -> str:
         """The configuration that Debian's kernel was built with."""
@@ -40,13 +60,23 @@ class Debian:
 
     def symvers(self) -> str:
         """Module.symvers: checksums of all symbols that modules can use."""
-        headers = source.fetch(f"linux-headers-{self.release}", self.version)
-        return _member(headers, f"./usr/src/linux-headers-{self.release}/Module.symvers").decode()
+        name = f"./usr/src/linux-headers-{self.release}/Module.symvers"
+        return _member(self.headers, name).decode()
+
+    def sign_file(self, directory: Path) -> Path:
+        """The program that signs modules, unpacked below a directory."""
+        run.output(["dpkg-deb", "--extract", self.kbuild, directory])
+        return directory / f"usr/lib/linux-kbuild-{self.abi}/scripts/sign-file"
 
     def unpack(self, directory: Path) -> None:
         """The image package: its files, and its control files in DEBIAN/."""
-        shutil.rmtree(directory, ignore_errors=True)
-        run.output(["dpkg-deb", "--raw-extract", self.image, directory])
+        unpack(self.image, directory)
+
+
+def unpack(package: Path, directory: Path) -> None:
+    """A package: its files, and its control files in DEBIAN/."""
+    shutil.rmtree(directory, ignore_errors=True)
+    run.output(["dpkg-deb", "--raw-extract", package, directory])
 
 
 def _member(package: Path, name: str) -> bytes:

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TextIO
 
 from lab import build, cache, kconfig, manifest, progress, rooms, run, tree
-from lab.deb import debian, gate, modules, package
+from lab.deb import debian, gate, headers, modules, package, sign
 from lab.deb.debian import Debian
 from lab.deb.package import Identity
 from lab.errors import LabError
 
 PACKAGING = cache.PROJECT / "packaging"
-ABI = 1  # of the packages' names: another one is installed beside it
+NUMBER = PACKAGING / "build-number"  # in the packages' names: the next one is installed beside it
 LAB = "lab"  # a flavour for tests: the lab's configuration, all modules built
 FROM_DEBIAN, BUILT = "debian", "build"  # MODULES=
 # Free GiB needed; seconds and output lines of a build on two cores, until measured here
@@ -33,6 +33,14 @@ NEEDS_GIB = {(LAB, BUILT): 6, ("cloud", FROM_DEBIAN): 8, ("amd64", FROM_DEBIAN):
 MOST_GIB = 40
 GUESS = {(LAB, BUILT): (690, 3400), ("cloud", FROM_DEBIAN): (1000, 3395)}
 LONGEST = (1200, 3500)
+
+
+def number() -> int:
+    """N of -tiershiftN: how many builds of a kernel have been published, and this one."""
+    *_, said = NUMBER.read_text("utf-8").splitlines() or [""]
+    if not re.fullmatch(r"[1-9]\d*", said):
+        raise LabError(f"{NUMBER} ends in {said!r}", "its last line is a number from 1 on")
+    return int(said)
 
 
 def _recipe() -> list[Path]:
@@ -48,12 +56,13 @@ class Plan:
     flavour: str  # ours
     modules: str
     debian: Debian
+    keys: sign.Keys | None = None
 
     @property
     def suffix(self) -> str:
         """Of the release: LOCALVERSION."""
         kind = "lab-amd64" if self.flavour == LAB else self.debian.flavour
-        return f"-tiershift{ABI}-{kind}"
+        return f"-tiershift{number()}-{kind}"
 
     @property
     def release(self) -> str:
@@ -68,6 +77,7 @@ class Plan:
         return {
             kconfig.ROOMS: "".join(f"{name}={value}\n" for name, value in wanted.items()),
             "package": (PACKAGING / "tiershift.config").read_text("utf-8"),
+            **({"signed": sign.OPTION} if self.keys else {}),
         }
 
     def start(self) -> str:
@@ -82,17 +92,26 @@ class Plan:
             *(path.read_bytes() for path in _recipe()),
             *(name for room in manifest.load().values() for name in room.modules),
             run.output(["pahole", "--version"]),
+            *(self.keys.parts() if self.keys else ()),
         ]
         return cache.key([*build.inputs(tree.compose(self.debian.version)), *parts])
 
 
-def plan(flavour: str, version: str | None = None, kind: str = FROM_DEBIAN) -> Plan:
+def plan(
+    flavour: str,
+    version: str | None = None,
+    kind: str = FROM_DEBIAN,
+    keys: sign.Keys | None = None,
+) -> Plan:
     """Check what is asked for."""
     if kind not in (FROM_DEBIAN, BUILT):
         raise LabError(f"MODULES={kind}", f"say MODULES={FROM_DEBIAN} or MODULES={BUILT}")
     if flavour == LAB:
         return Plan(LAB, BUILT, debian.find("cloud", version))
-    return Plan(flavour, kind, debian.find(flavour, version))
+    found = debian.find(flavour, version)
+    if keys:
+        sign.check(keys, found)
+    return Plan(flavour, kind, found, keys)
 
 
 def finished(wanted: Plan) -> Path | None:
@@ -104,13 +123,22 @@ def finished(wanted: Plan) -> Path | None:
 
 
 def every() -> list[Path]:
-    """All packages in the cache for operators, of every content."""
+    """All packages in the cache for operators that have the tree's number; of a kernel the latest.
+
+    With an image are its headers, and Debian's linux-kbuild that these need: Debian 13 has none.
+    """
     made = sorted(cache.sub("packages").glob("*/package.json"), key=lambda p: p.stat().st_mtime)
-    found = [p.parent / str(json.loads(p.read_text("utf-8"))["file"]) for p in made]
-    # Of each name the latest: a directory has one file of each name and version.
-    found = [*{path.name: path for path in found if f"/{LAB}-" not in str(path)}.values()]
+    images = (str(json.loads(facts.read_text("utf-8"))["file"]).partition("_")[0] for facts in made)
+    latest = {name: facts.parent for name, facts in zip(images, made, strict=True)}
+    debs = (
+        deb
+        for name, directory in latest.items()
+        if f"-tiershift{number()}-" in name and not directory.name.startswith(f"{LAB}-")
+        for deb in sorted(directory.glob("*.deb"))
+    )
+    found = [*{path.name: path for path in debs}.values()]
     if not found:
-        raise LabError("there is no package yet", "run `make deb` first")
+        raise LabError(f"there is no package yet of number {number()}", "run `make deb` first")
     return found
 
 
@@ -133,8 +161,8 @@ def _make(wanted: Plan, log: TextIO) -> Path:
     theirs = cache.sub("packages") / f"debian-{wanted.debian.flavour}"
     progress.say(log, f"unpacking Debian's {wanted.debian.release}", end=True)
     wanted.debian.unpack(theirs)
-    if wanted.modules == FROM_DEBIAN:
-        wanted.debian.symvers()  # downloaded before the long part
+    if wanted.flavour != LAB:
+        headers.download(wanted.debian)  # before the long part
     commit = tree.compose(wanted.debian.version)
     src = cache.sub("src") / "package"
     tree.work_tree(src, commit)
@@ -167,9 +195,16 @@ def _make(wanted: Plan, log: TextIO) -> Path:
         _install_modules(src, obj, root)
     else:
         _take_modules(wanted, src, obj, root, theirs, commit, log)
+    if wanted.keys:
+        sign.sign(root, obj, wanted.keys.key, wanted.debian, log)
     with_series = tree.export_series(wanted.debian.version, partial / "series")
     package.add_series(root, identity, with_series)
     package.build(root, theirs, identity, partial / identity.file)
+    if wanted.flavour != LAB:
+        progress.say(log, "packing the headers", end=True)
+        known = theirs / "lib/modules" / wanted.debian.release / "kernel"
+        replaced = _ours(known) if wanted.modules == FROM_DEBIAN else None
+        headers.make(wanted.debian, identity, src, obj, rooms.series(), replaced, partial)
     for path in (root, partial / "series", theirs):
         shutil.rmtree(path)
     facts = {"file": identity.file, "release": identity.release, "version": identity.version}
@@ -180,7 +215,7 @@ def _make(wanted: Plan, log: TextIO) -> Path:
 
 
 def _version(wanted: Plan) -> str:
-    """Debian's, the minute of the project's latest commit (newer ones are higher), and key."""
+    """Debian's, number, the minute of the latest commit (newer ones are higher), and key."""
     stamp = "0"
     if (cache.PROJECT / ".git").exists():
         git: list[str | Path] = ["git", "-C", cache.PROJECT]
@@ -188,11 +223,14 @@ def _version(wanted: Plan) -> str:
         stamp = time.strftime("%Y%m%d.%H%M", time.gmtime(seconds))
         if run.output([*git, "status", "--porcelain", "linux", "packaging", "lab/deb"]):
             stamp += "~dirty"
-    return f"{wanted.debian.version}+tiershift.{stamp}.{wanted.key()[:8]}"
+    return f"{wanted.debian.version}+tiershift.{number()}.{stamp}.{wanted.key()[:8]}"
 
 
 def _configure(wanted: Plan, src: Path, obj: Path) -> None:
     start, texts = wanted.start(), wanted.fragments()
+    if wanted.keys:
+        (obj / sign.TRUSTED).parent.mkdir(parents=True, exist_ok=True)
+        (obj / sign.TRUSTED).write_text(wanted.keys.cert, encoding="utf-8")
     kconfig.merge(src, obj, texts, start)
     result = (obj / ".config").read_text("utf-8")
     gate.check_config(result, start, texts.values())

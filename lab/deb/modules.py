@@ -10,7 +10,8 @@ from __future__ import annotations
 import lzma
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TextIO
@@ -28,13 +29,18 @@ def pack(module: bytes) -> bytes:
     return lzma.compress(module, format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC32, filters=XZ)
 
 
-def strip(path: Path) -> None:
-    """Take BTF and signature off a module, in place."""
+def change(path: Path, work: Callable[[Path], None]) -> None:
+    """Let ``work`` change the unpacked file of a module, and pack that again."""
     plain = path.with_suffix("")
     plain.write_bytes(lzma.decompress(path.read_bytes()))
-    run.output(["objcopy", *(f"--remove-section={section}" for section in SECTIONS), plain])
+    work(plain)
     path.write_bytes(pack(plain.read_bytes()))
     plain.unlink()
+
+
+def strip(plain: Path) -> None:
+    """Take BTF and signature off a module."""
+    run.output(["objcopy", *(f"--remove-section={section}" for section in SECTIONS), plain])
 
 
 def replace(path: Path, built: Path) -> None:
@@ -61,12 +67,17 @@ def name_of(path: Path) -> str:
 
 def strip_all(top: Path, log: TextIO = sys.stderr) -> int:
     """All modules below a directory; how many there are."""
+    return change_all(top, "stripped", strip, log)
+
+
+def change_all(top: Path, done: str, work: Callable[[Path], None], log: TextIO) -> int:
+    """Let ``work`` change all modules below a directory; how many there are."""
     found = sorted(top.rglob("*.ko.xz"))
     if not found:
         raise LabError(f"{top} has no modules (*.ko.xz)", "delete the image package in debs/")
     with ThreadPool(os.cpu_count()) as pool:
-        done: Iterable[None] = pool.imap_unordered(strip, found, chunksize=8)
-        for number, _ in enumerate(done, 1):
-            progress.say(log, f"modules: {number} of {len(found)} stripped", every_s=10)
-    progress.say(log, f"modules: {len(found)} stripped", end=True)
+        results = pool.imap_unordered(partial(change, work=work), found, chunksize=8)
+        for number, _ in enumerate(results, 1):
+            progress.say(log, f"modules: {number} of {len(found)} {done}", every_s=10)
+    progress.say(log, f"modules: {len(found)} {done}", end=True)
     return len(found)

@@ -26,6 +26,15 @@ KEPT = ("Pre-Depends", "Depends", "Recommends", "Suggests", "Breaks", "Architect
 MODULE_LISTS = ("modules.builtin", "modules.builtin.modinfo")
 MAINTAINER = f"{IDENTITY['GIT_AUTHOR_NAME']} <{IDENTITY['GIT_AUTHOR_EMAIL']}>"
 EPOCH = "1767225600"  # of every file, as kbuild's time stamp
+OVERRIDES = ("debian-revision-not-well-formed *", "package-has-long-file-name *")
+DESCRIPTIONS = {
+    "image": """Linux with tiered memory that applications do not feel
+ Debian's kernel {identity.debian} with the patches of tiershift, all of them
+ switched off after boot.  It is installed beside Debian's own kernels.""",
+    "headers": """header files of Linux with tiered memory
+ Debian's headers {identity.debian} with the patches of tiershift.  DKMS builds
+ modules for linux-image-{identity.release} with them.""",
+}
 
 
 @dataclass(frozen=True)
@@ -35,10 +44,11 @@ class Identity:
     release: str  # of the kernel
     version: str  # of the package
     debian: str  # the version of Debian's package that it is built from
+    kind: str = "image"  # or headers
 
     @property
     def name(self) -> str:
-        return f"linux-image-{self.release}"
+        return f"linux-{self.kind}-{self.release}"
 
     @property
     def file(self) -> str:
@@ -62,9 +72,7 @@ def control(theirs: str, identity: Identity, size_kib: int) -> str:
         "Section": "kernel",
         "Priority": "optional",
         **{name: known[name] for name in KEPT if name in known},
-        "Description": "Linux with tiered memory that applications do not feel\n"
-        f" Debian's kernel {identity.debian} with the patches of tiershift, all of them\n"
-        " switched off after boot.  It is installed beside Debian's own kernels.",
+        "Description": DESCRIPTIONS[identity.kind].format(identity=identity),
     }
     return "".join(f"{name}: {value}\n" for name, value in ours.items())
 
@@ -97,6 +105,11 @@ def lay_out(
         path = root / "DEBIAN" / name
         path.write_text(script(text, their_release, identity), encoding="utf-8")
         path.chmod(0o755)
+    add_documents(root, theirs, identity)
+
+
+def add_documents(root: Path, theirs: Path, identity: Identity) -> None:
+    """Debian's copyright, a changelog of our own, and what lintian need not say."""
     docs = root / "usr/share/doc" / identity.name
     docs.mkdir(parents=True)
     (copyright,) = theirs.glob("usr/share/doc/*/copyright")
@@ -107,6 +120,10 @@ def lay_out(
         f" -- {MAINTAINER}  Thu, 01 Jan 2026 00:00:00 +0000\n"
     )
     (docs / "changelog.Debian.gz").write_bytes(gzip.compress(change.encode(), mtime=0))
+    overrides = root / "usr/share/lintian/overrides" / identity.name
+    overrides.parent.mkdir(parents=True)
+    tags = "".join(f"{identity.name}: {tag}\n" for tag in OVERRIDES)
+    overrides.write_text(f"# The version names a kernel and its build.\n{tags}", encoding="utf-8")
 
 
 def add_series(root: Path, identity: Identity, mails: Iterable[Path]) -> None:
@@ -120,7 +137,8 @@ def add_series(root: Path, identity: Identity, mails: Iterable[Path]) -> None:
 
 def build(root: Path, theirs: Path, identity: Identity, out: Path) -> None:
     """The .deb of a laid out tree."""
-    files = sorted(p for p in root.rglob("*") if p.is_file() and "DEBIAN" not in p.parts)
+    files = sorted(p for p in root.rglob("*") if p.is_file() and not p.is_symlink())
+    files = [path for path in files if "DEBIAN" not in path.parts]
     sums = (f"{hashlib.md5(p.read_bytes()).hexdigest()}  {p.relative_to(root)}\n" for p in files)
     (root / "DEBIAN/md5sums").write_text("".join(sums), encoding="utf-8")
     size_kib = sum(-(-p.stat().st_size // 1024) for p in files)

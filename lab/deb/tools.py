@@ -3,6 +3,7 @@
 
   tierctl                    the tool, for every kernel of Debian 12 and 13
   tiershift                  no files; depends on tierctl and on an image: only where there is one
+  tiershift-headers          no files; depends on that image's headers: for machines with DKMS
   tiershift-doc              docs/ and what rooms have in Documentation/
   tiershift-archive-keyring  the repository's key: only where there is one
 
@@ -58,7 +59,7 @@ class Image:
 
 def newest(debs: Iterable[Path]) -> Image:
     """The newest image; one for the cloud only if there is no other."""
-    images = [Image.of(deb) for deb in debs]
+    images = [Image.of(deb) for deb in debs if deb.name.startswith("linux-image-")]
     images = [one for one in images if "-cloud-" not in one.name] or images
     return max(images, key=functools.cmp_to_key(_compare))
 

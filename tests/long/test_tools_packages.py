@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The packages without a kernel, from a signed repository: install, upgrade, roll back, purge.
 
-On Debian 12 and 13, in a root file system without a network.  An empty package stands for each
-kernel.
+On Debian 12 and 13, in a root file system without a network.  Empty packages stand for each
+kernel and its headers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from debs import deb
 
 from lab import cache, run
 from lab.deb import repo, tools, trial
@@ -22,10 +23,11 @@ from lab.deb.trial import Root
 
 KERNELS = (
     Image("linux-image-6.12.117-tiershift1-amd64", "6.12.117-1~deb12u1+tiershift.1"),
-    Image("linux-image-6.12.120-tiershift1-amd64", "6.12.120-1~deb12u1+tiershift.1"),
+    Image("linux-image-6.12.117-tiershift2-amd64", "6.12.117-1~deb12u1+tiershift.2"),
 )
 NUMBERS = ("0.1+20260101.0000.00000000", "0.1+20260102.0000.00000000")
 ALL = ("tiershift", "tierctl", "tiershift-doc", tools.KEYRING)
+HEADERS = "tiershift-headers"
 WANTS = "etc/systemd/system/multi-user.target.wants"
 DROP_IN = "etc/systemd/system/redis.service.d/50-tierctl.conf"
 # What an administrator and tierctl write
@@ -57,31 +59,21 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def released(key: str, tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
-    """The packages of two states of the project, the second with a newer kernel."""
+    """The packages of two states of the project, the second with the next build of a kernel."""
     public = run.output(["gpg", "--batch", "--armor", "--export", key]).encode()
     found = []
     for number, image in zip(NUMBERS, KERNELS, strict=True):
         staged = tmp_path_factory.mktemp("built") / "tiershift"
         tools.stage(staged)
-        found.append([*tools.build(staged, number, image, public), kernel(image, staged)])
+        kernel = [
+            deb(staged.parent, name, image.version) for name in (image.name, headers_of(image))
+        ]
+        found.append([*tools.build(staged, number, image, public), *kernel])
     return found
 
 
-def kernel(image: Image, beside: Path) -> Path:
-    """An empty package for a kernel."""
-    tree, deb = beside.parent / "kernel", beside.parent / f"{image.name}_{image.version}_amd64.deb"
-    (tree / "DEBIAN").mkdir(parents=True)
-    control = {
-        "Package": image.name,
-        "Version": image.version,
-        "Architecture": "amd64",
-        "Maintainer": "me <me@invalid>",
-        "Description": "an empty kernel",
-    }
-    text = "".join(f"{name}: {value}\n" for name, value in control.items())
-    (tree / "DEBIAN/control").write_text(text, encoding="utf-8")
-    run.output(["dpkg-deb", "--root-owner-group", "--build", tree, deb])
-    return deb
+def headers_of(image: Image) -> str:
+    return image.name.replace("image", "headers")
 
 
 def versions(root: Root) -> dict[str, str]:
@@ -131,6 +123,10 @@ def test_from_install_to_purge(
     # dpkg knows no file that differs.
     assert root.run("dpkg", "--verify", *ALL) == ""
 
+    # A machine with DKMS; others have no headers.
+    root.run("apt-get", "-y", "install", HEADERS)
+    assert set(versions(root)) == {*ALL, HEADERS, KERNELS[0].name, headers_of(KERNELS[0])}
+
     # Use, upgrade
     root.run("systemctl", "--quiet", "enable", "tierctl-record.service", "tierctl-export.timer")
     for name, text in WRITTEN.items():
@@ -141,8 +137,9 @@ def test_from_install_to_purge(
     repo.write(served, released[1], key)
     root.run("apt-get", "update")
     root.run("apt-get", "-y", "dist-upgrade")
-    # The kernel before stays.
-    assert set(versions(root)) == {*ALL, *(image.name for image in KERNELS)}
+    # The kernel before stays, with its headers.
+    kernels = {image.name for image in KERNELS} | {headers_of(image) for image in KERNELS}
+    assert set(versions(root)) == {*ALL, HEADERS, *kernels}
     assert versions(root)["tierctl"] == NUMBERS[1]
     for name, text in WRITTEN.items():
         assert (root.path / name).read_text("utf-8") == text
@@ -160,7 +157,7 @@ def test_from_install_to_purge(
     assert not [name for name in root.names() if name.startswith("usr/share/tierctl")]
     root.run("apt-get", "-y", "install", "tiershift")
     assert (root.path / WANTS / "tierctl-record.service").is_symlink()
-    root.run("apt-get", "-y", "purge", *ALL, *(image.name for image in KERNELS))
+    root.run("apt-get", "-y", "purge", *ALL, HEADERS, *kernels)
     assert versions(root) == {}
     assert other.exists()
     other.unlink()
@@ -175,7 +172,7 @@ def test_from_install_to_purge(
 @needs_tool
 @pytest.mark.skipif(not shutil.which("lintian"), reason="there is no lintian")
 def test_lintian_finds_nothing(released: list[list[Path]]) -> None:
-    debs = [deb for deb in released[0] if deb.name.endswith("_all.deb")]
-    assert len(debs) == len(ALL)
+    debs = [path for path in released[0] if path.name.endswith("_all.deb")]
+    assert len(debs) == len({*ALL, HEADERS})
     argv: list[str | Path] = ["lintian", "--allow-root", "--fail-on", "error,warning", *debs]
     assert run.output(argv) == ""

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from lab import build, manifest, rooms, run, source, tier, tree
-from lab.deb import debian, gate, make, modules, package, repo, trial
+from lab.deb import debian, gate, headers, make, modules, package, repo, trial
 from lab.deb.debian import Debian
 from lab.deb.package import Identity
 from lab.errors import LabError
@@ -348,7 +348,7 @@ def test_maintainer_scripts_that_have_changed() -> None:
 
 @pytest.fixture
 def debs(tmp_path: Path) -> Callable[[str], Path]:
-    """Makes a package of a version."""
+    """Makes a package of a version, which is also its number."""
 
     def made(version: str) -> Path:
         theirs, root = tmp_path / "theirs", tmp_path / "root"
@@ -359,7 +359,8 @@ def debs(tmp_path: Path) -> Callable[[str], Path]:
         for name in package.SCRIPTS:
             (theirs / "DEBIAN" / name).write_text(f"#!/bin/sh -e\nversion={RELEASE}\n")
         (tmp_path / "bzImage").write_bytes(b"kernel")
-        identity = Identity(IDENTITY.release, version, VERSION)
+        release = IDENTITY.release.replace("tiershift1", f"tiershift{version}")
+        identity = Identity(release, version, VERSION)
         package.lay_out(root, theirs, RELEASE, identity, {"vmlinuz": tmp_path / "bzImage"})
         mail = tmp_path / "1-room/0001-x.patch"
         mail.parent.mkdir(exist_ok=True)
@@ -436,14 +437,12 @@ def test_trial_looks_at_the_state_of_each_part(
 # --- repositories -------------------------------------------------------------------------
 
 
-def test_apt_can_use_the_directory(debs: Callable[[str], Path], tmp_path: Path) -> None:
-    out = tmp_path / "repo"
-    repo.write(out, [debs("1")])
-    repo.write(out, [debs("2")])
+def apt(tmp_path: Path, line: str) -> list[str]:
+    """Options of an apt that knows one repository."""
     lists = tmp_path / "apt"
     (lists / "partial").mkdir(parents=True)
     (tmp_path / "status").touch()
-    (tmp_path / "list").write_text(f"deb [trusted=yes] copy:{out} ./\n")
+    (tmp_path / "list").write_text(f"{line}\n")
     options = [
         f"Dir::Etc::sourcelist={tmp_path / 'list'}",
         "Dir::Etc::sourceparts=/dev/null",
@@ -452,11 +451,26 @@ def test_apt_can_use_the_directory(debs: Callable[[str], Path], tmp_path: Path) 
         f"Dir::Cache={tmp_path}",
         "APT::Sandbox::User=root",
         "APT::Architecture=amd64",
+        "Acquire::Check-Date=true",
+        "Acquire::Check-Valid-Until=true",
     ]
-    argv = [word for option in options for word in ("-o", option)]
+    return [word for option in options for word in ("-o", option)]
+
+
+def test_apt_can_use_the_directory(debs: Callable[[str], Path], tmp_path: Path) -> None:
+    out = tmp_path / "repo"
+    repo.write(out, [debs("1")])
+    repo.write(out, [debs("2")])
+    for name in repo.INDEXES:
+        (out / name).unlink()  # apt takes them by their checksums
+    argv = apt(tmp_path, f"deb [trusted=yes] copy:{out} ./")
     run.output(["apt-get", *argv, "update"])
-    found = run.output(["apt-cache", *argv, "policy", IDENTITY.name])
-    assert "Candidate: 2\n" in found and "     1 500" in found
+    found = run.output(["apt-cache", *argv, "search", "--names-only", "linux-image"])
+    # The kernel before stays.
+    assert [line.partition(" ")[0] for line in sorted(found.splitlines())] == [
+        IDENTITY.name,
+        IDENTITY.name.replace("tiershift1", "tiershift2"),
+    ]
 
 
 @pytest.fixture
@@ -482,6 +496,20 @@ def test_signed_directory(debs: Callable[[str], Path], tmp_path: Path, secret_ke
     assert (out / "InRelease").read_text() == before
     repo.write(out, [debs("2")], secret_key)
     assert "Version: 2\n" in (out / "Packages").read_text()
+
+
+def test_apt_refuses_a_signed_directory_that_is_old(
+    tmp_path: Path, secret_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "repo"
+    argv = apt(tmp_path, f"deb [signed-by={out}/tiershift.asc] copy:{out} ./")
+    with monkeypatch.context() as other:
+        other.setattr(repo, "VALID_DAYS", -1)
+        repo.write(out, [], secret_key)
+    with pytest.raises(LabError, match="expired"):
+        run.output(["apt-get", *argv, "update"])
+    repo.write(out, [], secret_key)
+    run.output(["apt-get", *argv, "update"])
 
 
 def _index(out: Path) -> list[str]:
@@ -547,6 +575,7 @@ def test_package_that_is_half_written_is_not_published(
     (partial / IDENTITY.file).write_text("half of it")
     with pytest.raises(LabError, match="there is no package yet"):
         make.every()
+    monkeypatch.setattr(make, "number", lambda: 1)
     whole = tmp_path / "packages/cloud-debian-1"
     partial.rename(whole)
     (whole / "package.json").write_text(json.dumps({"file": IDENTITY.file}))
@@ -604,7 +633,7 @@ def test_interrupted_build_leaves_no_package(
         return ""
 
     monkeypatch.setattr(make.Plan, "key", lambda _self: "0123456789abcdef")
-    monkeypatch.setattr(Debian, "symvers", nothing)
+    monkeypatch.setattr(headers, "download", nothing)
     monkeypatch.setattr(Debian, "unpack", lambda _self, path: path.mkdir(parents=True))
     for module, name in ((tree, "compose"), (tree, "work_tree"), (make, "_configure")):
         monkeypatch.setattr(module, name, nothing)

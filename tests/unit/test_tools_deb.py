@@ -153,12 +153,18 @@ def test_dependencies(built: dict[str, Path]) -> None:
     assert field(tool, "Recommends") == "python3-prometheus-client"
     assert field(tool, "Version") == NUMBER
     assert field(meta, "Depends") == f"tierctl, {IMAGE.name} (>= {IMAGE.version})"
+    # Servers without DKMS need no compiler.
+    assert field(meta, "Suggests") == "tiershift-headers"
+    assert field(built["tiershift-headers"], "Depends") == (
+        f"{IMAGE.name.replace('image', 'headers')} (>= {IMAGE.version})"
+    )
     assert field(built["tiershift-doc"], "Depends") == ""
     assert field(built[tools.KEYRING], "Depends") == ""
 
 
 def test_version_of_tiershift_grows_with_kernel_and_tool(built: dict[str, Path]) -> None:
     found = field(built["tiershift"], "Version")
+    assert field(built["tiershift-headers"], "Version") == found
     assert found == f"6.12.117.1~deb12u1+tiershift.1+{NUMBER}"
     for newer in ("6.12.117.2~deb12u1+tiershift.1+0.1", "6.12.120.1+0.1", f"{found}.1"):
         run.output(["dpkg", "--compare-versions", newer, "gt", found])
@@ -490,6 +496,8 @@ def test_newest_image() -> None:
         "linux-image-6.12.99-tiershift1-amd64_6.12.99-1+tiershift.1_amd64.deb",
         "linux-image-6.12.117-tiershift1-amd64_6.12.117-1+tiershift.1_amd64.deb",
         "linux-image-6.12.120-tiershift1-cloud-amd64_6.12.120-1+tiershift.1_amd64.deb",
+        "linux-headers-6.12.130-tiershift1-amd64_6.12.130-1+tiershift.1_amd64.deb",
+        "linux-kbuild-6.12.130+deb12_6.12.130-1_amd64.deb",
     ]
     debs = [Path(name) for name in names]
     assert tools.newest(debs).name == "linux-image-6.12.117-tiershift1-amd64"
@@ -584,7 +592,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def arguments(**more: str | None) -> argparse.Namespace:
     """Of make deb and make repo; to parse them takes seconds."""
-    return argparse.Namespace(base=None, modules="debian", out="/nowhere", **more)
+    known = {"base": None, "modules": "debian", "out": "/nowhere", "key": None, "cert": None}
+    return argparse.Namespace(**{**known, **more})
 
 
 def test_make_deb(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
@@ -604,7 +613,7 @@ def test_make_repo(
     monkeypatch.setattr(repo, "write", lambda _out, debs, _key: written.append(debs))
     assert cli.make_repo(arguments(key=None)) == 0
     assert asked == [(IMAGE, None)] and written == [[DEB, Path("/packages/tierctl_1_all.deb")]]
-    assert "trusted=yes" in capsys.readouterr().out
+    assert "Trusted: yes" in capsys.readouterr().out
     # Before anything is built
     with pytest.raises(LabError, match="no secret key"):
         cli.make_repo(arguments(key="nobody@invalid"))
@@ -612,4 +621,4 @@ def test_make_repo(
     monkeypatch.setattr(repo, "check_key", lambda _key: None)
     assert cli.make_repo(arguments(key="me")) == 0
     assert asked[1:] == [(IMAGE, "me")]
-    assert f"signed-by={tools.KEYRING_FILE}" in capsys.readouterr().out
+    assert f"Signed-By: {tools.KEYRING_FILE}" in capsys.readouterr().out
