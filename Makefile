@@ -6,12 +6,15 @@ MAKEFLAGS += --no-print-directory
 LAB = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m lab
 TEST = venv=$$(./bootstrap.sh) && "$$venv/bin/python" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help run test check soak study report shell deb repo tree refresh series
+.PHONY: help look run test check soak study report shell deb repo tree refresh series
 
 help:  ## this list (at once)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
-run:  ## the main job: Redis on a two-tier machine, tierings compared (3 to 5 min, first 7 to 15 min)
+look:  ## a recorded run in `tierctl watch`; nothing is built or downloaded (at once)
+	@python3 -m tierctl --from results/recorded-run.tar.gz watch
+
+run:  ## the main job: Redis and a virtual machine, tierings compared (3 to 5 min, first 7 to 15 min)
 	@$(LAB) run
 
 test:  ## all that CI runs: tests/unit and tests/boot (15 min, first 42 min)
@@ -34,9 +37,9 @@ report:  ## report.html and docs/results.md, from results/ledger.ndjson (10 s)
 shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier (1 min)
 	@$(LAB) shell --kernel $(or $(KERNEL),tiershift) --topology $(or $(TOPOLOGY),two-tier)
 
-deb:  ## packages of a kernel and of tierctl: FLAVOUR=amd64|cloud|none VERSION=... (first 20 to 30 min)
+deb:  ## packages of a kernel and of tierctl: FLAVOUR=amd64|cloud|none VERSION= KEY= CERT= (first 20 to 30 min)
 	@$(LAB) deb --flavour $(or $(FLAVOUR),amd64) --modules $(or $(MODULES),debian) \
-		$(if $(VERSION),--base $(VERSION))
+		$(if $(VERSION),--base $(VERSION)) $(if $(KEY),--key $(KEY)) $(if $(CERT),--cert $(CERT))
 
 repo:  ## a directory for apt with all packages: OUT=... KEY=... (30 s; after make deb)
 	@$(LAB) repo $(if $(OUT),--out $(OUT)) $(if $(KEY),--key $(KEY))

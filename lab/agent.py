@@ -21,7 +21,8 @@ START and STOP markers itself (lab/workloads/common.h); for a program that
 does not know them the agent stops it (SIGSTOP) while it places, and emits
 the markers through labmark.
 
-Standard library and lab/damon.py only, and few wake-ups: Python is slow under emulation.
+Standard library, lab/damon.py and lab/looks.py only, and few wake-ups: Python is slow under
+emulation.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import damon
+from lab.looks import Looks
 
 SCHEMA = 1
 STOP_S = 0.1  # until a stopped job has left the kernel
@@ -386,16 +388,18 @@ class Recorder:
         self.began = time.monotonic()
         self._due = self.began + self.sample_s
 
-    def sample(self) -> None:
+    def sample(self) -> bool:
+        """Whether it was due."""
         now = time.monotonic()
         if now < self._due:
-            return
+            return False
         base = self.first["vmstat"]
         now_values = counters(self.counters)
         changed = {k: v - base.get(k, 0) for k, v in now_values.items() if v != base.get(k, 0)}
         free = {name: size["free_kb"] for name, size in node_sizes().items()}
         self.series.append({"t": round(now - self.began, 3), "free_kb": free, **changed})
         self._due = now + self.sample_s
+        return True
 
     def line(self, line: str) -> None:
         if line.startswith("PROGRESS "):
@@ -503,6 +507,9 @@ def measure(
         workload.wait_for("PLACED", job["timeout_s"])
     if job["calibrate"]:
         subprocess.run([job["labmark"], "calibrate"], check=True)
+    looks = Looks(job["looks"], Path(job["out"])) if job.get("looks") else None
+    if looks:
+        looks.before()
     if job["damon"]:
         prepare_damon(job["damon"])
     watch = start_watch(job, placed) if job["watch"] else None
@@ -528,7 +535,8 @@ def measure(
         for line in new or []:
             recorder.line(line)
             over = over or (spec["handshake"] and line == "DONE")
-        recorder.sample()
+        if recorder.sample() and looks:
+            looks.during()
         now = time.monotonic()
         if new is None:
             if spec["handshake"] and not over:
@@ -543,6 +551,8 @@ def measure(
         subprocess.run([job["labmark"], "stop"], check=True)
     recorder.stop()
     say("stop")
+    if looks:
+        looks.take("after")
     found["gave_up"]["after"] = gave_up()
     if watch:
         found["watch"] = stop_watch(watch)

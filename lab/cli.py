@@ -19,6 +19,7 @@ from lab import (
     compare,
     deb,
     declared,
+    firstrun,
     guest,
     kconfig,
     manifest,
@@ -38,7 +39,11 @@ NO_KERNEL = "none"  # FLAVOUR=
 
 
 def run(args: argparse.Namespace) -> int:
-    """make run: the main job, and what it says in a few rows."""
+    """make run: the main job; or a scenario, and what it says in a few rows."""
+    if not args.scenario:
+        if args.external or args.full:
+            raise LabError("--full and --external are for a scenario", "name it: lab run redis")
+        return firstrun.run(args.contender)
     item = scenario.load(args.scenario)
     external = compare.external(args.external)
     began = time.monotonic()
@@ -171,10 +176,13 @@ def refresh(args: argparse.Namespace) -> int:
 
 def make_deb(args: argparse.Namespace) -> int:
     """make deb: the packages of a kernel and of tierctl, and how they are installed."""
-    made, image = [], None
+    made, image, keys = [], None, deb.sign.keys(args.key, args.cert)
+    if keys and args.flavour in (NO_KERNEL, deb.make.LAB):
+        raise deb.sign.BadKeys(f"FLAVOUR={args.flavour} is never signed", "leave KEY and CERT out")
     if args.flavour != NO_KERNEL:
-        made.append(deb.make.deb(deb.make.plan(args.flavour, args.base, args.modules)))
-        image = deb.tools.Image.of(made[0])
+        built = deb.make.deb(deb.make.plan(args.flavour, args.base, args.modules, keys))
+        made += [built, *sorted({*built.parent.glob("*.deb")} - {built})]
+        image = deb.tools.Image.of(built)
     made += deb.tools.make(image)
     for path in made:
         print(path)
@@ -183,7 +191,7 @@ def make_deb(args: argparse.Namespace) -> int:
 
 
 def make_repo(args: argparse.Namespace) -> int:
-    """make repo: every kernel's package in the cache, and the others, as a directory for apt."""
+    """make repo: kernels of the tree's number, and the others, as a directory for apt."""
     out = Path(args.out).resolve() if args.out else cache.root() / "repo"
     images = deb.make.every()
     if args.key:
@@ -213,8 +221,8 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(function=function)
         return command
 
-    command = add("run", run, "the main job (redis), or another scenario, and its verdict")
-    command.add_argument("scenario", nargs="?", default="redis")
+    command = add("run", run, "the main job, or a scenario and its verdict")
+    command.add_argument("scenario", nargs="?")
     command.add_argument("--full", action="store_true", help="every figure, and how to read them")
     command.add_argument("--external", action="append", default=[], metavar="NAME=PATH")
     command.add_argument("--contender", action="append", default=[], metavar="NAME")
@@ -242,7 +250,7 @@ def _parser() -> argparse.ArgumentParser:
         "declared", list_declared, "documents made of what rooms declare: those that are stale"
     )
     command.add_argument("--write", action="store_true", help="bring them up to date, instead")
-    command = add("repo", make_repo, "a directory for apt with every package in the cache")
+    command = add("repo", make_repo, "a directory for apt with the packages of the tree's number")
     command.add_argument("--out", metavar="DIRECTORY", help="default: repo in the cache")
     command.add_argument("--key", help="sign with this secret key of gpg")
     for name, function, text in (
@@ -258,6 +266,8 @@ def _parser() -> argparse.ArgumentParser:
         if name == "deb":
             command.add_argument("--flavour", default="amd64", help="amd64, cloud, none")
             command.add_argument("--modules", default=deb.make.FROM_DEBIAN)
+            command.add_argument("--key", help="sign for Secure Boot with this private key (PEM)")
+            command.add_argument("--cert", help="the certificate of --key (PEM)")
     return parser
 
 
@@ -270,7 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.function(args))
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return error.code
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise

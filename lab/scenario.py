@@ -32,7 +32,7 @@ SCHEMA = 1
 DIRECTORY = Path(__file__).parent / "scenarios"
 SWEEP = Path(__file__).parent / "sweep.toml"
 # What runs in the guest: the agent, and the parts of this package that it imports.
-AGENT = ("__init__.py", "agent.py", "damon.py")
+AGENT = ("__init__.py", "agent.py", "damon.py", "looks.py")
 INSTRUMENTS = ("access", "insn", "tlb")
 
 
@@ -523,7 +523,7 @@ class Live:
         self._stop = threading.Event()
         self._tty = stream.isatty()
         self._printed = 0.0
-        self._last = (0, 0)
+        self._region, self._last = 0, (0, 0)
         self._share: float | None = None
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
@@ -570,6 +570,8 @@ class Live:
                 sample = instruments.parse_access_line(line.decode())
             except (ValueError, KeyError):
                 continue
+            if sample.region != self._region:  # counts begin anew
+                self._region, self._last = sample.region, (0, 0)
             _, fast, slow = metrics.access_point(sample, self.cpus, self.fast)
             if fast + slow > self._last[1]:
                 self._share = (fast - self._last[0]) / (fast + slow - self._last[1])
@@ -704,7 +706,7 @@ def expected_seconds(cache: Path, key: str, guess: float) -> float:
     return float(seconds)
 
 
-def _remember(cache: Path, key: str, seconds: float) -> None:
+def remember(cache: Path, key: str, seconds: float) -> None:
     path = cache / "durations.json"
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
@@ -819,7 +821,7 @@ def run_scenario(
             except BaseException:
                 live.phase = "failed"
                 raise
-        _remember(cache, key, time.monotonic() - start)
+        remember(cache, key, time.monotonic() - start)
     result = {
         "schema": SCHEMA,
         "scenario": name,

@@ -131,12 +131,12 @@ def make(contender: Contender) -> Scenario:
     )
 
 
-def wrappers() -> dict[str, Path]:
+def wrappers(study_: str = NAME, service: str = SERVICE) -> dict[str, Path]:
     """Programs that start another one beside: by name, as --external has them."""
     built = programs.build_programs(cache.root() / "programs")
     found = {}
-    for name, text, program in (("service", SERVICE, "vm"), ("workload", WORKLOAD, "respload")):
-        path = cache.sub("programs") / f"{NAME}-{name}"
+    for name, text, program in (("service", service, "vm"), ("workload", WORKLOAD, "respload")):
+        path = cache.sub("programs") / f"{study_}-{name}"
         started = shlex.quote(str(built[program]))
         path.write_text(text.replace(f"@{program.upper()}@", started), encoding="utf-8")
         path.chmod(0o755)
@@ -193,12 +193,12 @@ def kernel_work(table: instruments.InsnTable, cpus: Sequence[int]) -> int:
 
 
 def hit_ratio(
-    samples: Sequence[instruments.AccessSample], spec: Scenario
+    samples: Sequence[instruments.AccessSample], spec: Scenario, region: int = REGION
 ) -> tuple[float | None, float | None]:
     """The share of accesses that fast memory serves: of the whole run, and at the end."""
-    if samples[0].region != REGION:
+    if samples[0].region != region:
         raise LabError(
-            f"START number {samples[0].region} was measured, not {REGION}",
+            f"START number {samples[0].region} was measured, not {region}",
             "the virtual machine has to begin before the client, and not to end",
         )
     fast, measure = spec.topology.load().fast, spec.measure
@@ -214,11 +214,12 @@ def figures(
     samples: Sequence[instruments.AccessSample],
     holds: dict[str, Any],
     spec: Scenario,
+    region: int = REGION,
 ) -> Figures:
     """What is shown of a run."""
     measured, ops, cpus = agent["measured"], agent["workload"]["ops"], spec.measure.app_cpus
     delta = measured["delta"]
-    whole, final = hit_ratio(samples, spec)
+    whole, final = hit_ratio(samples, spec, region)
     pages = agent["residency_end"]
     fast = sum(pages.get(f"{node}", 0) for node in spec.topology.load().fast)
     return {
@@ -277,25 +278,38 @@ def runs(facts: dict[str, Any]) -> list[ledger.Run]:
 
 def _one(contender: Contender, kernel: Kernel, title: str) -> Figures:
     out = cache.sub("runs") / NAME / contender.name.replace(" ", "-")
+    spec = make(contender)
+    with scenario.Live(sys.stderr, title, 90, spec.measure.app_cpus) as live:
+        return run(spec, kernel, out, wrappers(), live)
+
+
+def run(
+    spec: Scenario,
+    kernel: Kernel,
+    out: Path,
+    external: dict[str, Path],
+    live: scenario.Live,
+    looks: dict[str, Any] | None = None,
+) -> Figures:
+    """Boot, run the job of the one contender, and say what is shown of it."""
+    (contender,) = spec.contender
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    spec = make(contender)
     built = programs.build_programs(cache.root() / "programs")
-    job = scenario.make_job(spec, contender, out, built, wrappers())
+    job = {**scenario.make_job(spec, contender, out, built, external), "looks": looks}
     (out / "job.json").write_text(json.dumps(job, indent=1), encoding="utf-8")
-    with scenario.Live(sys.stderr, title, 90, spec.measure.app_cpus) as live:
-        live.access, live.fast = out / "access.jsonl", spec.topology.load().fast
-        result = guest.run(
-            kernel.image,
-            spec.topology.load(),
-            shlex.join([*scenario.copy_agent(out), str(out / "job.json")]),
-            out_dir=out,
-            timeout_s=2 * spec.measure.timeout_s,
-            plugins=_plugins(spec, kernel, out),
-            append=spec.topology.append,
-            on_line=live.on_line,
-        )
-    agent = scenario.agent_results(out, result.exit_code, title)
+    live.access, live.fast = out / "access.jsonl", spec.topology.load().fast
+    result = guest.run(
+        kernel.image,
+        spec.topology.load(),
+        shlex.join([*scenario.copy_agent(out), str(out / "job.json")]),
+        out_dir=out,
+        timeout_s=2 * spec.measure.timeout_s,
+        plugins=_plugins(spec, kernel, out),
+        append=spec.topology.append,
+        on_line=live.on_line,
+    )
+    agent = scenario.agent_results(out, result.exit_code, f"{spec.name}, {contender.name}")
     guest_pages((out / "service.log").read_text(encoding="utf-8", errors="replace"))
     return figures(
         agent,
@@ -303,6 +317,7 @@ def _one(contender: Contender, kernel: Kernel, title: str) -> Figures:
         instruments.read_access(out / "access.jsonl"),
         json.loads((out / "holds.json").read_text(encoding="utf-8")),
         spec,
+        REGION + bool(looks),  # that client comes between
     )
 
 
