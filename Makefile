@@ -39,7 +39,7 @@ shell:  ## an interactive guest: make shell KERNEL=tiershift TOPOLOGY=two-tier (
 
 deb:  ## packages of a kernel and of tierctl: FLAVOUR=amd64|cloud|none VERSION= KEY= CERT= (first 20 to 30 min)
 	@$(LAB) deb --flavour $(or $(FLAVOUR),amd64) --modules $(or $(MODULES),debian) \
-		$(if $(VERSION),--base $(VERSION)) $(if $(KEY),--key $(KEY)) $(if $(CERT),--cert $(CERT))
+		$(if $(VERSION),--base $(VERSION)) $(if $(KEY),--key "$(KEY)") $(if $(CERT),--cert "$(CERT)")
 
 repo:  ## a directory for apt with all packages: OUT=... KEY=... (30 s; after make deb)
 	@$(LAB) repo $(if $(OUT),--out $(OUT)) $(if $(KEY),--key $(KEY))

@@ -121,7 +121,10 @@ class Drawing(scenario.Live):
 
     def _body(self) -> list[str]:
         """Groups, what moves, and which threads pay; drawn anew when there is a new copy."""
-        copies = seen.read(self.copies)
+        try:
+            copies = seen.read(self.copies)
+        except (OSError, ValueError, KeyError):  # a copy that is not whole: the run goes on
+            return self._drawn
         known = [i for i, one in enumerate(copies) if one["label"] == "before"]
         if not known or len(copies) == self._number:
             return self._drawn

@@ -5,7 +5,8 @@ The machine, its programs and the figures are those of the study together (lab/t
 and the virtual machine are in control groups of their own.  Before START a client uses the memory,
 which lies on the slow node, between two looks of MGLRU (lab/looks.py); another look comes with each
 copy of the guest's files.  So tierctl tells how much of each tier was used in the seconds before.
-The looks cost instructions on the CPU of the system, and none on that of Redis.
+The looks run on the CPU of the system.  They hold locks that Redis's page faults need, and give
+reclaim the ages by which it demotes, with each contender alike.
 
 Contenders: nothing, and NUMA balancing, on the unmodified kernel; tiershift with the parts that one
 write to tier/enabled switches on.
@@ -74,7 +75,8 @@ ROWS = (
 )
 NOTE = """\
 (*) Of Redis, counted by the emulator; on hardware no tool can without a PMU.
-One run of each: small differences mean nothing."""
+One run of each: small differences mean nothing.  For these pictures MGLRU looks at all memory
+each 2 s, which costs each contender alike, and which machines do not do by themselves."""
 
 
 # --- the job ------------------------------------------------------------------------

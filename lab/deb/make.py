@@ -119,6 +119,7 @@ def finished(wanted: Plan) -> Path | None:
     facts = _directory(wanted) / "package.json"
     if not facts.exists():
         return None
+    facts.touch()  # every() takes what was asked for last
     return facts.parent / str(json.loads(facts.read_text("utf-8"))["file"])
 
 

@@ -63,6 +63,11 @@ def test_every_file_has_its_licence() -> None:
     assert without == []
 
 
+def test_no_file_of_a_build_is_in_the_tree() -> None:
+    tracked = subprocess.check_output(["git", "ls-files"], cwd=PROJECT, text=True).splitlines()
+    assert tracked and not [name for name in tracked if name.endswith((".pyc", ".o", ".ko"))]
+
+
 def test_no_path_of_a_machine_and_no_registry_host() -> None:
     hosts = "|".join(
         host + r"\.(?:org|com|io|net)"

@@ -90,6 +90,13 @@ def test_mode_1_moves_up_what_it_migrates_if_one_node_is_fast(tmp_path: Path) ->
         assert ("together" in note.state) is (rate is None)
 
 
+def test_mode_1_beside_the_part_promote_leaves_the_total_known(tmp_path: Path) -> None:
+    spec = replace(OURS, numa_balancing=1)
+    rows = f"numa_pages_migrated 0\n{vmstat(spec, 1)}".replace("migrated 0", "migrated 256")
+    found, _ = between(tmp_path, spec, rows, alone=False)
+    assert found.up_bytes_per_s == 212 * MIB
+
+
 def test_kernel_without_the_counter_of_promotions_is_unknown_and_not_0(tmp_path: Path) -> None:
     rows = [one for one in vmstat(STOCK).split("\n") if "pgpromote" not in one]
     found, source = between(tmp_path, replace(STOCK, numa_balancing=0), "\n".join(rows))

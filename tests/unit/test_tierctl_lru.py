@@ -129,6 +129,12 @@ def test_recent_after_a_while_without_a_look_leaves_the_others_unknown() -> None
     assert (found.bytes, found.unknown_bytes) == (4, 120)
 
 
+def test_group_without_pages_proves_nothing_of_others() -> None:
+    never, new = vec((9000, 50), (9000, 0)), vec((3, 0), (2, 0), (1, 0))
+    assert recent([never, new]).bytes is None and cold([never, new]).bytes is None
+    assert recent([new]).bytes == 0
+
+
 def test_recent_leaves_the_oldest_generation_out() -> None:
     found = recent([vec((50, 100), (40, 20, 2), (30, 3), (20, 1))])
     assert (found.bytes, found.unknown_bytes) == (24, 102)

@@ -113,6 +113,16 @@ def test_hint_on_a_stock_kernel_promotes_and_demotes(tmp_path: Path) -> None:
     assert kernel.read(DEMOTION) == "false" and kernel.read(BALANCING) == "1"
 
 
+def test_general_after_hint_on_a_stock_kernel_leaves_promotion_its_demotion(tmp_path: Path) -> None:
+    kernel = Kernel(tmp_path)
+    kernel.lay({BALANCING: "1", DEMOTION: "false"})
+    run(kernel, "profile", "apply", "hint")
+    assert run(kernel, "profile", "apply", "general") == LACKING
+    assert kernel.read(BALANCING) == "2" and kernel.read(DEMOTION) == "true"
+    assert run(kernel, "profile", "revert") == WELL
+    assert kernel.read(BALANCING) == "1" and kernel.read(DEMOTION) == "false"
+
+
 def test_hint_where_the_part_demote_is_leaves_the_other_switch_alone(kernel: Kernel) -> None:
     kernel.put(DEMOTION, "false")
     assert run(kernel, "profile", "apply", "hint") == WELL

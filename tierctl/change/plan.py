@@ -123,6 +123,9 @@ def leftovers(source: Source, record: Record, rows: Sequence[Row]) -> list[Row]:
     """Settings of an earlier profile that no want names: they go back to what was before."""
     named = {row.file for row in rows if row.file}
     found = [row for row in reversal(source, record) if row.file not in named]
+    if any(row.reason == ONLY for row in rows):
+        # NUMA balancing, which still promotes, needs room.
+        found = [row for row in found if row.kind is not Kind.DEMOTION]
     for row in found:
         row.reason = "value before tierctl"
     return [row for row in found if row.status == RESTORE]

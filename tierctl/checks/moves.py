@@ -57,10 +57,10 @@ def nothing_promotes(now: Snapshot) -> Found:
             "No mechanism promotes: the machine was booted with tier=off.",
             "Take tier=off out of /etc/default/grub, call update-grub, and reboot.",
         )
-    elif found.balances():
-        yield WARNING, BALANCES, GENERAL if found.tier else STOCK
     elif found.tier:
         yield from _part_stands_still(found)
+    elif found.balances():
+        yield WARNING, BALANCES, STOCK
     elif found.sources[HINTS].state.startswith(ABSENT):
         todo = "Boot a kernel with NUMA balancing, or start DAMON with the action migrate_hot."
         yield WARNING, NOTHING, todo
@@ -86,7 +86,7 @@ def _part_stands_still(found: Mechanisms) -> Found:
         todo = advice(waiting[0].reason)
         yield WARNING, f"No mechanism promotes: {waits(waiting[0])}.", todo[0].upper() + todo[1:]
     else:
-        yield WARNING, NOTHING, GENERAL
+        yield WARNING, BALANCES if found.balances() else NOTHING, GENERAL
 
 
 def demotion_off(now: Snapshot) -> Found:
@@ -164,7 +164,7 @@ def bounces(now: Snapshot) -> Found:
 
 
 def hot_waits(now: Snapshot) -> Found:
-    """Hot memory that stays slow because no fast node has room."""
+    """What was used lately and stays slow because no fast node has room."""
     promoters = now.mechanisms.promoters()
     if not promoters or not _two_tiers(now):
         return
@@ -177,10 +177,11 @@ def hot_waits(now: Snapshot) -> Found:
     size = sum(one.total or 0 for one in now.machine.of_tier("fast"))
     if not any(rooms) and hot > MOST_WAITING * size:
         full = "The fast node is full" if len(rooms) == 1 else "All fast nodes are full"
+        what = f"{full}; {text.size(hot)} on slow nodes was used, or is new, in 60 s."
         todo = "Reclaim makes room of cold pages: tierctl heat --look tells how many, top whose."
         if PROMOTE in promoters:
             todo = f"tierctl explain node {now.fast[0]}"
-        yield WARNING, f"{full}, and {text.size(hot)} of hot memory wait on slow nodes.", todo
+        yield INFO, what, todo
 
 
 def forced(now: Snapshot) -> Found:

@@ -110,7 +110,7 @@ def _up(rates: _Rates, mechanisms: Mechanisms, alone: bool) -> list[Move]:
     up = [Move("promote", ours)] if mechanisms.part("promote") else []
     hints = rates.rest("pgpromote_success", ours)
     # NUMA balancing counts promotions in mode 2 only, and kpromoted counts in any mode.
-    if mechanisms.balances():
+    if mechanisms.balances() and not mechanisms.works("promote"):
         hints = rates.pages("numa_pages_migrated")
         up.append(Move("numa_balancing", hints if alone or not hints else None))
     elif mechanisms.hints_promote() or (hints is not None and not up):
@@ -159,9 +159,9 @@ def notes(source: Source, flow: Flow, mechanisms: Mechanisms) -> dict[str, Note]
     if found["flow"].state == "ok" and flow.up_bytes_per_s is None and not flow.up:
         todo = "a kernel with NUMA balancing counts pgpromote_success"
         found["flow"] = Note(None, f"no row of promotions in {VMSTAT}", todo)
-    if mechanisms.balances() and any(one.bytes_per_s is None for one in flow.up):
+    if any((one.by, one.bytes_per_s) == ("numa_balancing", None) for one in flow.up):
         what = "NUMA balancing 1 counts moves up and between fast nodes together"
-        found["flow"] = Note(None, what, "tierctl profile apply hint")
+        found["flow"] = Note(None, what) if mechanisms.balances() else found["flow"]
     for move in (*flow.up, *flow.down):
         if move.by == "damon" and move.bytes_per_s is None and mechanisms.damon:
             first = next(one for action in MOVERS for one in mechanisms.movers(action))

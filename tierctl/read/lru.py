@@ -174,11 +174,11 @@ class _Sum:
 
     def __init__(self) -> None:
         self.known = self.unknown = self.oldest = 0
-        self.proven = False
+        self.listed = self.proven = False
 
     def part(self, page: int) -> Part:
         """The sum in bytes; None if no look proves anything."""
-        if not self.proven:
+        if not self.proven and (self.unknown or not self.listed):
             return Part(None, self.unknown * page, None)
         return Part(self.known * page, self.unknown * page, self.oldest / 1000)
 
@@ -190,7 +190,9 @@ def _sum(
     for one in lruvecs:
         mine = sums.get(one.node)
         if mine is not None and one.ages:
-            add(mine, one)
+            mine.listed = True
+            if one.all_pages():  # a new group without pages proves nothing of others
+                add(mine, one)
     return {node: one.part(page) for node, one in sums.items()}
 
 
