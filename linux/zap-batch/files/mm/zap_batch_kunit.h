@@ -214,7 +214,7 @@ static void migratetype_test(struct kunit *test)
 	run[1] = page_folio(edge);
 	for (int i = 0; i < 2; i++)
 		KUNIT_ASSERT_TRUE(test, put_page_testzero(&run[i]->page));
-	/* Until the lists are looked at no task takes from them, and two pages do not overfill them. */
+	/* No task takes from the lists until the test looks, and two pages fill none. */
 	preempt_disable();
 	drain_local_pages(page_zone(edge));
 	free_unref_run(run, 2);
