@@ -115,7 +115,11 @@ def test_hint_on_a_stock_kernel_promotes_and_demotes(tmp_path: Path) -> None:
 
 def test_general_after_hint_on_a_stock_kernel_leaves_promotion_its_demotion(tmp_path: Path) -> None:
     kernel = Kernel(tmp_path)
-    kernel.lay({BALANCING: "1", DEMOTION: "false"})
+    tiers = "/sys/devices/virtual/memory_tiering"
+    kernel.lay({BALANCING: "1", DEMOTION: "false", HAS_CPU: "0", f"{NODES}/has_memory": "0-1"})
+    kernel.lay(
+        {f"{tiers}/memory_tier{tier}/nodelist": node for tier, node in ((4, "0"), (43, "1"))}
+    )
     run(kernel, "profile", "apply", "hint")
     assert run(kernel, "profile", "apply", "general") == LACKING
     assert kernel.read(BALANCING) == "2" and kernel.read(DEMOTION) == "true"
