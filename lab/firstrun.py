@@ -75,8 +75,8 @@ ROWS = (
 )
 NOTE = """\
 (*) Of Redis, counted by the emulator; on hardware no tool can without a PMU.
-One run of each: small differences mean nothing.  For these pictures MGLRU looks at all memory
-each 2 s, which costs each contender alike, and which machines do not do by themselves."""
+One run of each: small differences mean nothing.  For these pictures MGLRU looks
+at all memory each 2 s, with each contender; by itself it looks on reclaim."""
 
 
 # --- the job ------------------------------------------------------------------------

@@ -293,5 +293,5 @@ def test_configuration_trusts_the_certificate_of_a_signed_package_only(
 def test_make_target_deb_hands_keys_on(given: list[str]) -> None:
     argv = ["make", "-n", "deb", *given]
     said = subprocess.check_output(argv, cwd=cache.PROJECT, text=True, env={"PATH": "/usr/bin"})
-    assert ("--key a --cert b" in said) == bool(given)
+    assert ('--key "a" --cert "b"' in said) == bool(given)
     assert ("--key" in said) == bool(given)
