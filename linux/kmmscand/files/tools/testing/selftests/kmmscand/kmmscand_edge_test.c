@@ -1258,7 +1258,7 @@ static bool is_folio(char *p, unsigned long per)
 	return !(flags[per] >> KPF_COMPOUND_TAIL & 1);
 }
 
-/* How many parts are one folio?  With @compacts also those that a compaction may have split. */
+/* Counts parts that are one folio.  @compacts: and parts that kcompactd may have split. */
 static unsigned long nr_folios(const struct mthp *mthp, bool compacts)
 {
 	unsigned long per = mthp->size / PAGE, n = 0;
