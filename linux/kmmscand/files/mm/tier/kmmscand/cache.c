@@ -363,7 +363,6 @@ static void cache_end_look(int nid, struct cache_node *cache, unsigned long from
  */
 void cache_period(int nid)
 {
-	unsigned int period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
 	struct cache_node *cache;
 	unsigned long i, until;
 
@@ -385,7 +384,7 @@ void cache_period(int nid)
 			cond_resched();
 		}
 		cache->periods = 2 * CACHE_LOOK - 1;
-		WRITE_ONCE(cache->window, msecs_to_jiffies(CACHE_LOOK * period_ms));
+		WRITE_ONCE(cache->window, msecs_to_jiffies(CACHE_LOOK * kmmscand_period_ms));
 		WRITE_ONCE(cache->begun, jiffies);
 		/* Under the mutex.  The other nodes have periods of their own. */
 		until = cache->begun + cache->window;

@@ -27,7 +27,8 @@ struct kmmscand_nodes {
 
 /**
  * struct kmmscand_tunables - files in /sys/kernel/mm/tier/scan/ and promote/
- * @scan_period_ms:       from one visit of an address space to the next one
+ * @scan_period_ms:       from one visit of an address space to the next one; threads read
+ *                        kmmscand_period_ms
  * @scan_cpu_permille:    share of all CPUs, for visits
  * @promote_rate_mbps:    limit for each slow node
  * @promote_cpu_permille: share of all CPUs, for promotion
@@ -41,6 +42,8 @@ struct kmmscand_tunables {
 
 extern struct kmmscand_tunables kmmscand_tunables;
 extern bool kmmscand_promotes;	/* else candidates are only counted */
+/* scan/period_ms when the threads started: it stays while a thread runs (kmmscand_check()) */
+extern unsigned int kmmscand_period_ms;
 
 /* In base pages a second */
 static inline unsigned long kmmscand_rate(void)

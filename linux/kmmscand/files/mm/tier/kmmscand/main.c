@@ -73,6 +73,7 @@
 #define KMMSCAND_CHECK	(2 * HZ)
 
 bool kmmscand_promotes;
+unsigned int kmmscand_period_ms;
 
 struct kmmscand_tunables kmmscand_tunables = {
 	.scan_period_ms		= 500,
@@ -81,7 +82,6 @@ struct kmmscand_tunables kmmscand_tunables = {
 
 struct kmmscand {
 	struct kmmscand_nodes nodes;
-	unsigned int period_ms;		/* scan/period_ms when the threads started */
 	struct kmmscand_thread *worker[MAX_NUMNODES], *promoter[MAX_NUMNODES];
 };
 
@@ -227,7 +227,7 @@ static int kmmscand_begin(const char **reason)
 	err = tier_promoter_get();
 	if (err)
 		goto free;
-	kmmscand->period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
+	kmmscand_period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
 	err = kmmscand_start_threads();
 	if (err) {
 		kmmscand_end();
@@ -258,7 +258,7 @@ static void kmmscand_check(struct work_struct *work)
 	spaces_clean(false);
 	kmmscand_get_nodes(&nodes);
 	if (memcmp(&nodes, &kmmscand->nodes, sizeof(nodes)) ||
-	    kmmscand->period_ms != READ_ONCE(kmmscand_tunables.scan_period_ms)) {
+	    kmmscand_period_ms != READ_ONCE(kmmscand_tunables.scan_period_ms)) {
 		kmmscand_end();
 		/* If this fails, the part "scan" does not run any more, and waits. */
 		if (kmmscand_begin(&reason))

@@ -423,7 +423,7 @@ static void period_decide(struct period *p, struct policy_period *period)
  */
 void period_end(struct period *p)
 {
-	unsigned int period_ms = READ_ONCE(kmmscand_tunables.scan_period_ms);
+	unsigned int period_ms = kmmscand_period_ms;
 	struct policy_period period = { .full = true };
 	unsigned long begun = jiffies;
 

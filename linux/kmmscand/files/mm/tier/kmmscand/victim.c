@@ -163,7 +163,7 @@ void victim_found(unsigned int group, unsigned long first, unsigned long last,
  */
 void victim_period(void)
 {
-	unsigned long period = msecs_to_jiffies(READ_ONCE(kmmscand_tunables.scan_period_ms));
+	unsigned long period = msecs_to_jiffies(kmmscand_period_ms);
 	int i;
 
 	spin_lock(&victim_lock);
@@ -333,8 +333,7 @@ static void victim_begin_attempt(struct victim_node *v, int nid, unsigned int gr
 	v->cost_ns = 0;
 	v->pending = true;
 	policy_attempt_begins(&v->wait[group], now_ms);
-	again = max(2 * victim_idle_ms(v),
-		    VICTIM_PERIODS * READ_ONCE(kmmscand_tunables.scan_period_ms));
+	again = max(2 * victim_idle_ms(v), VICTIM_PERIODS * kmmscand_period_ms);
 	if (!v->aged_ms || now_ms - v->aged_ms > again)
 		victim_walk(v, nid);
 }

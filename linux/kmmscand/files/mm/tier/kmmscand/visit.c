@@ -77,7 +77,7 @@
 
 static u64 visit_period_ns(void)
 {
-	return (u64)READ_ONCE(kmmscand_tunables.scan_period_ms) * NSEC_PER_MSEC;
+	return (u64)kmmscand_period_ms * NSEC_PER_MSEC;
 }
 
 /* Sleep until some time after the last walk has begun. */

@@ -1563,6 +1563,27 @@ static void test_retune(void)
 	unmap_on(p, AREA);
 }
 
+/* Threads look for a change 2 s and 4 s after they have started; this one is in between. */
+static void test_retune_and_back(void)
+{
+	char *p = map_slow(2 * AREA, false);
+	bool ok;
+
+	if (!p)
+		return;
+	ok = !change(TIER_PARTS "scan/period_ms", "100") && !enable(true);
+	/* Visits of this process are due after the length of a period. */
+	warm(p + AREA, AREA, 2.6);
+	ok &= !change(TIER_PARTS "scan/period_ms", "60000");
+	warm(p + AREA, AREA, 0.8);
+	ok &= !change(TIER_PARTS "scan/period_ms", "100");
+	ok &= rises(p, AREA);
+	ok &= !enable(false);
+	ok &= intact(p, 2 * AREA);
+	ksft_test_result(ok, "a longer period for 800 ms delays nothing\n");
+	unmap_on(p, 2 * AREA);
+}
+
 /* Faults are only injected where a task asks for it; false if they cannot be. */
 static bool setup_faults(void)
 {
@@ -1747,6 +1768,7 @@ static const struct tier_test tests[] = {
 	{ "offline_stuck", test_offline_stuck },
 	{ "settings", test_settings },
 	{ "retune", test_retune },
+	{ "retune_and_back", test_retune_and_back },
 	{ "no_memory", test_no_memory },
 };
 
