@@ -17,24 +17,26 @@
 #define SPACES_BUCKETS	BIT(SPACES_BITS)
 
 /**
- * struct span - what the last visit has found
- * @begin:     address of the first page table
- * @end:       of the last one's end
- * @at:        when the last visit ended that missed no look, in jiffies; @first to @turn are of it
- * @window_us: between its looks; 0 while no visit has found slow pages to look at
- * @first:     entries of slow pages that may move, accessed before the first look
- * @last:      of these, entries accessed before the last look
- * @pushed:    candidates, in base pages
- * @turn:      the next turn begins after 2^@turn periods
+ * struct span - what the last visit, and the last turn, have found
+ * @begin:       address of the first page table
+ * @end:         of the last one's end
+ * @at:          when the last visit ended that missed no look, in jiffies; @first to @turn are its
+ * @window_us:   between its looks; 0 while no visit has found slow pages to look at
+ * @first:       entries of slow pages that may move, accessed before the first look
+ * @last:        of these, entries accessed before the last look
+ * @pushed:      candidates, in base pages
+ * @turn:        the next turn begins after 2^@turn periods
+ * @turn_at:     when the last turn ended whose visits have missed no look, in jiffies; 0: none yet
+ * @turn_pushed: candidates of that turn, in base pages
  *
  * TLBs may hide accesses to [@begin, @end) while struct space has @owed bits.
  */
 struct span {
 	unsigned long begin, end;
-	unsigned long at;
+	unsigned long at, turn_at;
 	u32 window_us;
 	u32 first, last;
-	u32 pushed;
+	u32 pushed, turn_pushed;
 	u8 turn;
 };
 
@@ -58,6 +60,7 @@ struct span {
  * @number:   of the turn over its page tables
  * @next:     address at which the next visit goes on, 0 at the beginning
  * @turn:     a turn in one period of 2^@turn
+ * @missed:   a visit of this turn has missed a look
  * @full:     when the next visit that is not only for change is due, from ktime_get()
  * @sampled:  address at which the next look for change goes on
  * @tables:   page tables read in the last turn
@@ -88,6 +91,7 @@ struct space {
 	unsigned int number;
 	unsigned long next;
 	unsigned int turn;
+	bool missed;
 	ktime_t full;
 	unsigned long sampled;
 	unsigned int tables, read;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /sys/kernel/debug/tier/spans: where workers have looked last, and what they have found there.
+ * /sys/kernel/debug/tier/spans: where workers have looked last, and what they have found.
  *
  * A line for each address space that was visited, in no order, after a line with the names of the
  * columns.  Addresses tell an attacker where memory is mapped, so only root may read the file.
@@ -22,9 +22,14 @@ static void spans_print(struct mm_struct *mm, const struct span *span, void *dat
 	pid_t pid;
 
 	space_owner(mm, &pid, &cgroup);
-	seq_printf(data, "%d %llu %lx %lx %u %u %u %u %u %u\n", pid, cgroup, span->begin, span->end,
+	seq_printf(data, "%d %llu %lx %lx %u %u %u %u %u %u ", pid, cgroup, span->begin, span->end,
 		   span->window_us, span->first, span->last, span->pushed,
 		   jiffies_to_msecs(jiffies - span->at), span->turn);
+	if (span->turn_at)
+		seq_printf(data, "%u %u\n", span->turn_pushed,
+			   jiffies_to_msecs(jiffies - span->turn_at));
+	else
+		seq_puts(data, "- -\n");
 }
 
 /* The number of a bucket, and before these the names */
@@ -47,10 +52,12 @@ static void spans_stop(struct seq_file *m, void *v)
 
 static int spans_show(struct seq_file *m, void *v)
 {
-	if (v == SEQ_START_TOKEN)
-		seq_puts(m, "pid cgroup begin end window_us first last pushed age_ms turn\n");
-	else
+	if (v == SEQ_START_TOKEN) {
+		seq_puts(m, "pid cgroup begin end window_us first last pushed age_ms turn ");
+		seq_puts(m, "turn_pushed turn_age_ms\n");
+	} else {
 		spaces_each_span(*(loff_t *)v - 1, spans_print, m);
+	}
 	return 0;
 }
 

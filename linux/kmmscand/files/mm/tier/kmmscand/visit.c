@@ -331,8 +331,11 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	count_kmmscand_events(KMMSCAND_MM_SCANNED, 1);
 }
 
-/* Where the visit has looked, and what it has found.  A missed look tells where only. */
-static void visit_span(const struct visit *visit, const struct piece *piece)
+/*
+ * Where the visit has looked, and what it and the turn have found.  A missed look tells where only.
+ * @pushed: candidates of the turn so far
+ */
+static void visit_span(const struct visit *visit, const struct piece *piece, unsigned long pushed)
 {
 	struct span span = piece->space->span;
 	unsigned int nr = piece->end - piece->begin;
@@ -348,6 +351,14 @@ static void visit_span(const struct visit *visit, const struct piece *piece)
 		span.last = piece->last[0] + piece->last[1];
 		span.pushed = piece->pushed;
 		span.turn = piece->space->turn;
+	}
+	piece->space->missed |= piece->missed;
+	if (piece->done) {
+		if (!piece->space->missed) {
+			span.turn_at = span.at ?: 1;
+			span.turn_pushed = min(pushed, U32_MAX);
+		}
+		piece->space->missed = false;
 	}
 	space_found(piece->space, &span);
 }
@@ -370,13 +381,14 @@ static void visit_learn(struct visit *visit, struct piece *piece)
 	unsigned int cpus = cpumask_weight(mm_cpumask(space->mm));
 	u64 cost = piece->cost_ns + (u64)piece->flushes * cpus * VISIT_FLUSH_NS;
 	bool change = visit->kind == VISIT_CHANGE, jump = false;
+	unsigned long pushed = space->pushed + piece->pushed;
 
 	space->owed = piece->cleared;
 	if (change) {
 		jump = visit_learn_change(visit, piece);
 	} else {
 		visit_learn_full(visit, piece, cost);
-		visit_span(visit, piece);
+		visit_span(visit, piece, pushed);
 	}
 	if (trace_tier_scan_pass_enabled())
 		visit_trace(visit, piece, change, cost);

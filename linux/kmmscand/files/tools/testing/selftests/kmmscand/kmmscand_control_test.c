@@ -719,6 +719,7 @@ struct span_line {
 	unsigned long long cgroup;
 	unsigned long begin, end;
 	unsigned int window_us, first, last, pushed, age_ms, turn;
+	unsigned int turn_pushed, turn_age_ms;	/* 0 before the end of the first turn */
 };
 
 /* Looks up the line of a process.  Returns false if there is none. */
@@ -728,10 +729,13 @@ static bool span_of(pid_t pid, struct span_line *s)
 	bool found = false;
 	FILE *f = fopen(SPANS, "r");
 
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "%d %llu %lx %lx %u %u %u %u %u %u", &s->pid, &s->cgroup,
-			       &s->begin, &s->end, &s->window_us, &s->first, &s->last, &s->pushed,
-			       &s->age_ms, &s->turn) == 10 && s->pid == pid;
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		*s = (struct span_line) {};
+		found = sscanf(line, "%d %llu %lx %lx %u %u %u %u %u %u %u %u", &s->pid,
+			       &s->cgroup, &s->begin, &s->end, &s->window_us, &s->first, &s->last,
+			       &s->pushed, &s->age_ms, &s->turn, &s->turn_pushed,
+			       &s->turn_age_ms) >= 10 && s->pid == pid;
+	}
 	if (f)
 		fclose(f);
 	return found;
@@ -741,7 +745,8 @@ static bool span_of(pid_t pid, struct span_line *s)
 static bool span_is_of(const struct span_line *s, const struct worker *w)
 {
 	return s->begin < (unsigned long)w->addr + w->len && s->end > (unsigned long)w->addr &&
-	       s->window_us && s->first && s->last && s->first >= s->last && s->pushed;
+	       s->window_us && s->first && s->last && s->first >= s->last && s->pushed &&
+	       s->turn_pushed && s->turn_age_ms >= s->age_ms;
 }
 
 /* Where a process was visited can be read, and by root only. */
@@ -767,13 +772,15 @@ static void test_spans(void)
 		seen = span_of(w->pid, &s) && span_is_of(&s, w);
 	ksft_print_msg("pid %d cgroup %llu: %lx-%lx, window %u us, %u and %u found, %u ms ago\n",
 		       s.pid, s.cgroup, s.begin, s.end, s.window_us, s.first, s.last, s.age_ms);
+	ksft_print_msg("%u candidates in a turn that ended %u ms ago\n", s.turn_pushed,
+		       s.turn_age_ms);
 	ok &= seen && s.cgroup == group.st_ino && s.age_ms <= 1000 * (ARRIVE_S + 1) && s.turn <= 6;
 	/* A process that has opted out has no line. */
 	ok &= !span_of(out->pid, &s);
 	ok &= stop_all() && !span_of(w->pid, &s) && !span_of(0, &s);
 	enable(false);
 	ok &= remove_group("spans");
-	ksft_test_result(ok, "the last visit of a process can be read\n");
+	ksft_test_result(ok, "the last visit and the last turn of a process can be read\n");
 }
 
 static const struct tier_test tests[] = {
