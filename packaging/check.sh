@@ -1,30 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Run by systemd in the machine that lab/deb/trial.py boots; prints KTAP to the second serial
-# line.  check.env, beside it, says what to look for.
+# Run by systemd in the machine that lab/deb/trial.py boots.  check.env, beside it, says what to
+# look for.
 
-here=$(dirname "$0")
 # shellcheck source=/dev/null
-. "$here/check.env"
-exec >/dev/ttyS1 2>&1
-number=0
-
-# check NAME COMMAND...: one result
-check() {
-	name=$1
-	shift
-	number=$((number + 1))
-	if said=$("$@" 2>&1); then
-		echo "ok $number $name"
-	else
-		printf '%s\n' "$said" | tail -n 5 | sed 's/^/# /'
-		echo "not ok $number $name"
-	fi
-}
+. "$(dirname "$0")/ktap.sh"
 
 release() { uname -r && [ "$(uname -r)" = "$RELEASE" ]; }
-units() { systemctl --failed --no-legend && [ -z "$(systemctl --failed --no-legend)" ]; }
 
 tiers() {
 	set -- /sys/devices/virtual/memory_tiering/memory_tier*

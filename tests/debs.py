@@ -17,7 +17,7 @@ def deb(
     files: Mapping[str, str] | None = None,
     **fields: str,
 ) -> Path:
-    """A package with files (also DEBIAN/postinst); a text that begins with -> makes a link."""
+    """A package with files, scripts executable; a text that begins with -> makes a link."""
     control = {
         "Package": name,
         "Version": version,
@@ -35,7 +35,7 @@ def deb(
             target.symlink_to(content.removeprefix("->"))
         else:
             target.write_text(content, encoding="utf-8")
-            target.chmod(0o755 if path.startswith("DEBIAN/p") else 0o644)
+            target.chmod(0o755 if content.startswith("#!") else 0o644)
     made = directory / f"{name}_{version}_amd64.deb"
     run.output(["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, made])
     shutil.rmtree(tree)

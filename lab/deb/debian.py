@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import re
 import shutil
@@ -64,8 +65,19 @@ class Debian:
         return _member(self.headers, name).decode()
 
     def sign_file(self, directory: Path) -> Path:
-        """The program that signs modules, unpacked below a directory."""
-        run.output(["dpkg-deb", "--extract", self.kbuild, directory])
+        """The program that signs modules, unpacked below a directory.
+
+        It reads a private key, and the cache is not safe as apt's index is: of one copy the
+        checksum is compared, and that copy is unpacked.
+        """
+        directory.mkdir(exist_ok=True)
+        copy = Path(shutil.copy(self.kbuild, directory))
+        name = f"linux-kbuild-{self.abi}={self.version}"
+        known = run.output(["apt-cache", "show", name], todo=source.UPDATE)
+        found = hashlib.sha256(copy.read_bytes()).hexdigest()
+        if found not in re.findall(r"^SHA256: (\w+)$", known, re.MULTILINE):
+            raise LabError(f"{self.kbuild} is not what apt's index has as {name}", "delete it")
+        run.output(["dpkg-deb", "--extract", copy, directory])
         return directory / f"usr/lib/linux-kbuild-{self.abi}/scripts/sign-file"
 
     def unpack(self, directory: Path) -> None:

@@ -12,10 +12,12 @@ signature; faketime sets that to the time of all files of the package.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
@@ -28,6 +30,8 @@ from lab.errors import LabError
 TRUSTED = "certs/builder.pem"  # CERT, below kbuild's output directory
 OPTION = f'CONFIG_SYSTEM_TRUSTED_KEYS="{TRUSTED}"\n'
 RSA = "Public Key Algorithm: rsaEncryption\n"
+LEAST_BITS = 2048
+MODULES_ONLY = "1.3.6.1.4.1.2312.16.1.2"  # an extended key usage; shim looks for it
 MISMATCH = "key values mismatch"  # libcrypto's words
 
 
@@ -66,12 +70,23 @@ def keys(key: str | None, cert: str | None) -> Keys | None:
         text = _openssl(["-inform", "PEM", "-in", cert])
     except LabError as error:
         raise BadKeys(f"CERT={cert} is no certificate in PEM", "name one that is") from error
-    if RSA not in _openssl(["-noout", "-text"], text):
+    said = _openssl(["-noout", "-text"], text)
+    if RSA not in said:
         raise BadKeys(f"the key of CERT={cert} is not RSA", "make an RSA key, as firmware wants")
-    try:
-        _openssl(["-noout", "-checkend", "0"], text)
-    except LabError as error:
-        raise BadKeys(f"CERT={cert} has expired", "make a new certificate of the key") from error
+    bits = re.search(r"Public-Key: \((\d+) bit\)", said)
+    if not bits or int(bits[1]) < LEAST_BITS:
+        what = f"the key of CERT={cert} is smaller than {LEAST_BITS} bits"
+        raise BadKeys(what, "make a larger key, and a certificate of it")
+    if MODULES_ONLY in said:
+        todo = f"make a certificate without the extended key usage {MODULES_ONLY}"
+        raise BadKeys(f"CERT={cert} is for modules only, and shim refuses its kernels", todo)
+    dates = _openssl(["-noout", "-dates", "-dateopt", "iso_8601"], text)
+    begin, end = map(datetime.fromisoformat, re.findall(r"=(.+)$", dates, re.MULTILINE))
+    now = datetime.now(UTC)
+    if now < begin:
+        raise BadKeys(f"CERT={cert} is valid from {begin} on", "wait, or set the clock right")
+    if now > end:
+        raise BadKeys(f"CERT={cert} has expired", "make a new certificate of the key")
     return Keys(Path(key), text)
 
 

@@ -27,6 +27,7 @@ from lab.topology import Topology
 
 INCLUDED = ("initramfs-tools", "kmod", "linux-base", "systemd-sysv", "udev")
 CHECK = PACKAGING / "check.sh"
+KTAP = PACKAGING / "ktap.sh"  # beside it
 UNIT = """\
 [Unit]
 After=multi-user.target
@@ -166,6 +167,7 @@ def boot(
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in wanted.items())
     (inside / "check.env").write_text(text, encoding="utf-8")
     shutil.copy(check, inside / "check.sh")
+    shutil.copy(KTAP, inside)
     unit = root.path / "etc/systemd/system/check.service"
     unit.write_text(UNIT, encoding="utf-8")
     root.run("systemctl", "--quiet", "enable", "check.service")
@@ -192,7 +194,7 @@ def boot(
         raise LabError(f"no end of the boot after {timeout_s} s", f"see {console}") from error
     finally:
         disk.unlink(missing_ok=True)
-        for name in ("check.env", "check.sh"):
+        for name in ("check.env", "check.sh", KTAP.name):
             (inside / name).unlink()
         root.run("systemctl", "--quiet", "disable", "check.service")
         unit.unlink()

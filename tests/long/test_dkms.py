@@ -50,9 +50,9 @@ def crcs(module: Path) -> dict[str, str]:
     return {name: crc for crc, name in (line.split() for line in said.splitlines())}
 
 
-@pytest.fixture(scope="module")
-def wanted() -> make.Plan:
-    return make.plan("amd64")
+@pytest.fixture(scope="module", params=["amd64", "cloud"])
+def wanted(request: pytest.FixtureRequest) -> make.Plan:
+    return make.plan(request.param)
 
 
 @pytest.mark.parametrize("suite", ["bookworm", "trixie"])

@@ -1,25 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Run by systemd in the machine that test_tierctl_boot.py boots; prints KTAP to the second serial
-# line.  /etc/tierctl/tierctl.toml names the profile hint, and all units are on.
+# Run by systemd in the machine that test_tierctl_boot.py boots.  /etc/tierctl/tierctl.toml names
+# the profile hint, and all units are on.
 
-exec >/dev/ttyS1 2>&1
-number=0
+# shellcheck source=/dev/null
+. "$(dirname "$0")/ktap.sh"
 balancing=/proc/sys/kernel/numa_balancing
-
-# check NAME COMMAND...: one result
-check() {
-	name=$1
-	shift
-	number=$((number + 1))
-	if said=$("$@" 2>&1); then
-		echo "ok $number $name"
-	else
-		printf '%s\n' "$said" | tail -n 9 | sed 's/^/# /'
-		echo "not ok $number $name"
-	fi
-}
 
 # soon COMMAND...: true within 60 s
 soon() {
@@ -31,9 +18,8 @@ soon() {
 	return 1
 }
 
-units() { systemctl --failed --no-legend && [ -z "$(systemctl --failed --no-legend)" ]; }
 applied() { systemctl status tierctl; [ "$(cat $balancing)" = 2 ] && tierctl profile verify; }
-recorded() { [ -n "$(find /var/lib/tierctl/record -name '*.gz' -o -name '2*')" ]; }
+recorded() { [ -n "$(find /var/lib/tierctl/record -name '2*')" ]; }
 exported() { grep '^tier_node_bytes{' /var/lib/prometheus/node-exporter/tierctl.prom; }
 shown() { tierctl --no-color status; [ $? -le 1 ]; }
 # Stopping the unit changes nothing.

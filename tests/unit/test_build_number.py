@@ -16,7 +16,7 @@ import pytest
 from debs import deb
 
 from lab import run
-from lab.deb import make, repo
+from lab.deb import make, repo, sign
 from lab.deb.debian import Debian
 from lab.errors import LabError
 
@@ -96,6 +96,28 @@ def test_only_kernels_of_the_number_are_published(
     number("3\n")
     with pytest.raises(LabError, match="no package yet of number 3"):
         make.every()
+
+
+def test_signed_or_unsigned_build_is_published_that_was_asked_for_last(
+    number: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have one name, and the cache has both."""
+    monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(make.Plan, "key", lambda self: "signed" if self.keys else "plain")
+    number("1\n")
+    keys = (None, sign.Keys(tmp_path, ""))
+    plans = [make.Plan("amd64", make.FROM_DEBIAN, DEBIAN, one) for one in keys]
+    for wanted in plans:
+        place = make._directory(wanted)
+        place.mkdir()
+        (place / f"linux-image-{wanted.release}_1_amd64.deb").touch()
+        facts = {"file": f"linux-image-{wanted.release}_1_amd64.deb"}
+        (place / "package.json").write_text(json.dumps(facts))
+    for wanted in (*plans, *plans):
+        for path in tmp_path.glob("cache/packages/*/package.json"):
+            os.utime(path, (1, 1))
+        found = make.finished(wanted)
+        assert make.every() == [found] and found
 
 
 # --- what a repository takes ------------------------------------------------------

@@ -616,34 +616,77 @@ def test_only_root_tries_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         trial.root_tar("bookworm")
 
 
+def nothing(*_: object, **__: object) -> str:
+    return ""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], make.Plan]:
+    """Plans of which nothing that takes long is done."""
+    monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path))
+    monkeypatch.setattr(make.Plan, "key", lambda _self: "0123456789abcdef")
+    monkeypatch.setattr(Debian, "unpack", lambda _self, path: path.mkdir(parents=True))
+    for module, names in (
+        (build, ("make",)),
+        (headers, ("download",)),
+        (make, ("_configure", "_take_modules", "_ours")),
+        (package, ("add_series", "build", "lay_out")),
+        (tree, ("compose", "export_series", "work_tree")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, nothing)
+
+    def plan(flavour: str) -> make.Plan:
+        wanted = make.Plan(flavour, make.FROM_DEBIAN, DEBIAN)
+        release = tmp_path / f"obj/deb-{flavour}-debian/include/config/kernel.release"
+        release.parent.mkdir(parents=True)
+        release.write_text(wanted.release)
+        return wanted
+
+    return plan
+
+
 @pytest.mark.parametrize("where", ["compile", "assemble"])
 def test_interrupted_build_leaves_no_package(
-    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    where: str,
+    quick: Callable[[str], make.Plan],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("TIERSHIFT_CACHE", str(tmp_path))
-    wanted = make.Plan("cloud", make.FROM_DEBIAN, DEBIAN)
-    release = tmp_path / "obj/deb-cloud-debian/include/config/kernel.release"
-    release.parent.mkdir(parents=True)
-    release.write_text(wanted.release)
+    wanted = quick("cloud")
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    def nothing(*_: object, **__: object) -> str:
-        return ""
-
-    monkeypatch.setattr(make.Plan, "key", lambda _self: "0123456789abcdef")
-    monkeypatch.setattr(headers, "download", nothing)
-    monkeypatch.setattr(Debian, "unpack", lambda _self, path: path.mkdir(parents=True))
-    for module, name in ((tree, "compose"), (tree, "work_tree"), (make, "_configure")):
-        monkeypatch.setattr(module, name, nothing)
-    monkeypatch.setattr(build, "make", stop if where == "compile" else nothing)
-    monkeypatch.setattr(package, "lay_out", stop)
+    monkeypatch.setattr(*((build, "make") if where == "compile" else (package, "lay_out")), stop)
     with open(tmp_path / "log", "w", encoding="utf-8") as log, pytest.raises(KeyboardInterrupt):
         make.deb(wanted, log)
     assert make.finished(wanted) is None
     with pytest.raises(LabError, match="there is no package yet"):
         make.every()
+
+
+@pytest.mark.parametrize("flavour", ["amd64", "cloud", make.LAB])
+def test_each_kernel_for_operators_has_headers(
+    flavour: str,
+    quick: Callable[[str], make.Plan],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    made: list[str] = []
+    wanted = quick(flavour)
+
+    def lay_out(root: Path, *_: object) -> None:
+        for path in (root, root.parent / "series"):
+            path.mkdir(parents=True)
+
+    monkeypatch.setattr(package, "lay_out", lay_out)
+    monkeypatch.setattr(
+        headers, "make", lambda _theirs, identity, *_: made.append(identity.release)
+    )
+    with open(tmp_path / "log", "w", encoding="utf-8") as log:
+        make.deb(wanted, log)
+    assert made == ([] if flavour == make.LAB else [wanted.release])
 
 
 def test_key_is_of_all_that_is_in_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import subprocess
 import time
@@ -10,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from debs import deb
 from signing import changed, is_signed_image, is_signed_module, make_keys
 
-from lab import build, cache, cli, kconfig, run, tree
+from lab import build, cache, cli, kconfig, run, source, tree
 from lab.deb import debian, gate, make, modules, sign
 from lab.deb.debian import Debian
 from lab.errors import LabError
@@ -186,7 +188,19 @@ def _bad(directory: Path, pair: Pair, other: Pair) -> dict[str, tuple[list[str],
     argv = ["openssl", "pkcs8", "-topk8", "-passout", "pass:x", "-in", key, "-out"]
     run.output([*argv, paths["locked"]])
     run.output(["openssl", "x509", "-in", cert, "-outform", "DER", "-out", directory / "der"])
-    old_key, old_cert = map(str, make_keys(directory, "old", "2010-01-01"))
+    argv = ["openssl", "req", "-x509", "-noenc", "-subj", "/CN=x/", "-newkey"]
+    more: dict[str, list[str | Path]] = {
+        "small": ["rsa:1024"],
+        "modules": ["rsa:2048", "-addext", f"extendedKeyUsage=codeSigning,{sign.MODULES_ONLY}"],
+    }
+    made: dict[str, list[str]] = {}
+    for name, words in more.items():
+        both = (directory / f"{name}-key", directory / f"{name}-cert")
+        run.output([*argv, *words, "-keyout", both[0], "-out", both[1]])
+        made[name] = ["--key", str(both[0]), "--cert", str(both[1])]
+    for name, begin in (("old", "2010-01-01"), ("future", "2090-01-01")):
+        dated = make_keys(directory, name, begin)
+        made[name] = ["--key", str(dated[0]), "--cert", str(dated[1])]
     missing, empty = str(directory / "missing"), str(paths["empty"])
     signed = ["--key", key, "--cert", cert]
     return {
@@ -202,7 +216,10 @@ def _bad(directory: Path, pair: Pair, other: Pair) -> dict[str, tuple[list[str],
         "key-is-cert": (["--key", cert, "--cert", cert], "does not sign"),
         "locked": (["--key", str(paths["locked"]), "--cert", cert], "without a passphrase"),
         "stranger": (["--key", key, "--cert", stranger], "CERT does not belong to KEY="),
-        "expired": (["--key", old_key, "--cert", old_cert], "has expired"),
+        "expired": (made["old"], "has expired"),
+        "not-yet": (made["future"], "is valid from 2090-01-01"),
+        "small": (made["small"], "is smaller than 2048 bits"),
+        "modules-only": (made["modules"], "is for modules only"),
         "ec": (["--key", str(paths["ec"]), "--cert", str(paths["ec-cert"])], "is not RSA"),
         "no-kernel": ([*signed, "--flavour", "none"], "FLAVOUR=none is never signed"),
         "lab-kernel": ([*signed, "--flavour", "lab"], "FLAVOUR=lab is never signed"),
@@ -245,6 +262,35 @@ def test_keys_unreadable_are_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -
 
 def test_keys_none_are_asked_for() -> None:
     assert sign.keys(None, None) is None
+
+
+def test_keys_of_a_certificate_for_any_code_are_taken(directory: Path) -> None:
+    both = [str(directory / f"any-{word}") for word in ("key", "cert")]
+    argv = ["openssl", "req", "-x509", "-noenc", "-subj", "/CN=x/", "-newkey", "rsa:2048"]
+    argv += ["-addext", "extendedKeyUsage=codeSigning"]
+    run.output([*argv, "-keyout", both[0], "-out", both[1]])
+    assert sign.keys(*both)
+
+
+def test_program_that_signs_is_refused_unless_apt_knows_its_checksum(
+    theirs: Debian, loaded: sign.Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, name = tmp_path / "said", f"linux-kbuild-{theirs.abi}"
+    spy = {f"usr/lib/{name}/scripts/sign-file": f'#!/bin/sh\ncat "$2" >{said}\n'}
+    made = deb(tmp_path, name, theirs.version, spy)
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "fetch", lambda *_: made)
+        with pytest.raises(LabError, match="is not what apt's index has as linux-kb") as error:
+            sign.check(loaded, theirs)
+        assert error.value.todo and not said.exists()
+        known = hashlib.sha256(made.read_bytes()).hexdigest()
+        apt = tmp_path / "apt-cache"
+        apt.write_text(f"#!/bin/sh\necho SHA256: {known}\n")
+        apt.chmod(0o755)
+        patch.setenv("PATH", str(tmp_path), prepend=":")
+        sign.check(loaded, theirs)  # the spy runs once the index names it
+    assert PRIVATE in said.read_text()
+    sign.check(loaded, theirs)  # Debian's own
 
 
 # --- what a package depends on ------------------------------------------------------------
