@@ -36,6 +36,9 @@ Profile, settings, limits of groups; see
 .I /etc/tierctl/conf.d/*.toml
 The same in pieces, read after it.
 .TP
+.I /etc/tierctl/kept.toml
+What commands keep for the next boot, read last.
+.TP
 .I /etc/tierctl/profiles/*.toml
 Profiles of your own.
 .TP
@@ -55,6 +58,11 @@ A dashboard for Grafana.
 .TP
 .I /var/lib/tierctl
 Values from before a profile was applied, and records.
+.TP
+.I /run/tierctl/looked
+When
+.B tierctl heat \-\-look
+let MGLRU look: the ages are then known.
 .SH UNITS
 .TP
 .B tierctl.service

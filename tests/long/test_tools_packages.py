@@ -33,7 +33,8 @@ DROP_IN = "etc/systemd/system/redis.service.d/50-tierctl.conf"
 # What an administrator and tierctl write
 WRITTEN = {
     "etc/tierctl/tierctl.toml": 'profile = "general"\n',
-    "etc/tierctl/conf.d/group-redis.service.toml": "",
+    "etc/tierctl/conf.d/mine.toml": "",
+    "etc/tierctl/kept.toml": "# Written by tierctl; more of it.\n",
     "etc/tierctl/profiles/mine.toml": "",
     DROP_IN: "# Written by tierctl; more of it.\n[Service]\n",
     "var/lib/tierctl/before.json": "{}",

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import errno
+import re
+import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,9 +26,8 @@ from tierctl.change import limits
 from tierctl.change.current import MAIN, current
 from tierctl.core import files as disk
 from tierctl.core.errors import FINDING, LACKING, USAGE, WELL, TierctlError
-from tierctl.core.paths import CONF, TIER
+from tierctl.core.paths import CGROUP, CONF, KEPT, LIMIT, TIER
 
-GROUP = f"{CONF}/group-backup.service.toml"
 DROP_IN = "/etc/systemd/system/backup.service.d/50-tierctl.conf"
 SCOPE = r"machine-qemu\x2d1\x2dvm1.scope"
 
@@ -42,22 +45,61 @@ def test_group_set_writes_the_limit_and_keeps_it_in_two_places(
     assert run(kernel, "group", "set", "backup.service", "max=8G") == WELL
     out = capsys.readouterr().out
     assert out.startswith("groups.backup.service.max is 8G (was max)")
-    assert "systemctl daemon-reload" in out
+    assert "systemctl daemon-reload" in out and KEPT in out
     assert kernel.read(BACKUP) == str(8 << 30)
-    assert "ExecStartPre=-+/usr/bin/tierctl group apply %n" in kernel.read(DROP_IN)
+    assert files(kernel) >= {KEPT, DROP_IN}
     assert run(kernel, "profile", "verify") == WELL
 
 
-def test_group_apply_after_a_restart_of_the_service_writes_the_limit(kernel: Kernel) -> None:
-    run(kernel, "group", "set", "/system.slice/backup.service", "max=8G")
-    kernel.put(BACKUP, "max")
+def started(kernel: Kernel, drop_in: str) -> None:
+    """What systemd does with a drop-in before each start, as systemd.service(5) says."""
+    line = kernel.read(drop_in).splitlines()[-1]
+    assert line.startswith("ExecStartPre=-+/bin/sh -c ")
+    words = line.partition("=-+")[2]
+    assert not re.search(r"%|\$[^$]", words.replace("$$", ""))
+    argv = [word.replace("$$", "$") for word in shlex.split(words)]
+    argv[-1] = str(kernel.place(argv[-1]))  # the rest has no path of the machine
+    subprocess.run(argv, check=True)
+
+
+@pytest.mark.parametrize(
+    "path", ["a.service", r"system-a\x2db.slice/a\x2db@1.service", "a.slice/a-b.slice/c:d.service"]
+)
+def test_start_of_a_service_writes_its_limit(kernel: Kernel, path: str) -> None:
+    file, unit = f"{CGROUP}/{path}/{LIMIT}", path.rpartition("/")[2]
+    kernel.put(file, "max")
+    run(kernel, "group", "set", path, "max=8G")
+    kernel.put(file, "max")
     assert run(kernel, "profile", "verify") == FINDING
-    assert run(kernel, "group", "apply", "backup.service") == WELL
-    assert kernel.read(BACKUP) == str(8 << 30)
+    started(kernel, f"/etc/systemd/system/{unit}.d/50-tierctl.conf")
+    assert kernel.read(file) == str(8 << 30)
+    assert run(kernel, "profile", "verify") == WELL
+    run(kernel, "group", "set", path, "max=4G")
+    started(kernel, f"/etc/systemd/system/{unit}.d/50-tierctl.conf")
+    assert kernel.read(file) == str(4 << 30)
     assert run(kernel, "profile", "revert") == WELL
-    assert kernel.values() == AFTER_BOOT
-    assert files(kernel) == set()
-    assert not kernel.place(DROP_IN).parent.exists()
+    assert kernel.read(file) == "max" and files(kernel) == set()
+    assert not kernel.place(f"/etc/systemd/system/{unit}.d").exists()
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_systemd_finds_no_mistake_in_a_drop_in(kernel: Kernel) -> None:
+    path = r"system.slice/a\x2db.service"
+    kernel.put(f"{CGROUP}/{path}/{LIMIT}", "max")
+    run(kernel, "group", "set", path, "max=8G")
+    unit = r"/etc/systemd/system/a\x2db.service"
+    kernel.put(unit, "[Service]\nExecStart=/bin/sh")
+    kernel.put("/bin/sh", "")
+    kernel.place("/bin/sh").chmod(0o755)
+    for name in ("basic", "sysinit", "shutdown"):
+        kernel.put(f"/usr/lib/systemd/system/{name}.target", "[Unit]\nDescription=x")
+    words = ["systemd-analyze", "verify", f"--root={kernel.root}", "--man=no", Path(unit).name]
+    good = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    assert (good.returncode, good.stderr) == (0, "")
+    drop_in = f"{unit}.d/50-tierctl.conf"
+    kernel.put(drop_in, kernel.read(drop_in).replace("'", "", 1))
+    bad = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    assert "50-tierctl.conf" in bad.stderr
 
 
 def test_group_that_is_away_is_absent_and_no_failure(kernel: Kernel) -> None:
@@ -66,8 +108,6 @@ def test_group_that_is_away_is_absent_and_no_failure(kernel: Kernel) -> None:
     kernel.place(BACKUP).parent.rmdir()
     assert run(kernel, "profile", "apply", "general") == WELL
     assert run(kernel, "profile", "verify") == WELL
-    assert run(kernel, "group", "apply") == WELL
-    assert run(kernel, "group", "apply", "backup.service") == FINDING
 
 
 def test_group_that_ends_during_an_apply_stops_nothing(kernel: Kernel) -> None:
@@ -82,7 +122,7 @@ def test_group_without_a_limit_again_keeps_nothing(kernel: Kernel) -> None:
     run(kernel, "group", "set", "backup.service", "max=8G")
     assert run(kernel, "group", "set", "backup.service", "max=max") == WELL
     assert kernel.read(BACKUP) == "max"
-    assert not {GROUP, DROP_IN} & files(kernel)
+    assert not {KEPT, DROP_IN} & files(kernel)
 
 
 def test_group_without_a_limit_overrides_one_of_the_administrator(kernel: Kernel) -> None:
@@ -92,6 +132,7 @@ def test_group_without_a_limit_overrides_one_of_the_administrator(kernel: Kernel
     run(kernel, "group", "set", "backup.service", "max=max")
     run(kernel, "profile", "apply")
     assert kernel.read(BACKUP) == "max"
+    assert not kernel.place(DROP_IN).exists()
 
 
 def test_group_of_libvirt_has_no_drop_in_and_says_what_to_type(
@@ -101,10 +142,11 @@ def test_group_of_libvirt_has_no_drop_in_and_says_what_to_type(
     kernel.put(path, "max")
     capsys.readouterr()
     assert run(kernel, "group", "set", SCOPE, "max=64G") == WELL
-    assert f"tierctl group apply {SCOPE}" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "After a new start of the group type: tierctl profile apply" in said
     assert kernel.read(path) == str(64 << 30)
     kernel.put(path, "max")
-    assert run(kernel, "group", "apply") == WELL
+    assert run(kernel, "profile", "apply") == WELL
     assert kernel.read(path) == str(64 << 30)
     assert not any(name.startswith("/etc/systemd") for name in files(kernel))
 
@@ -151,10 +193,10 @@ def test_group_that_does_not_exist_is_refused(kernel: Kernel, name: str, what: s
     assert files(kernel) == set()
 
 
-NO_SIZES = ["", "-1", "8X", "8 G", "100", "0.5", "9999999P", "50%", "0x10", "M", "1G\n", "MAX"]
+NO_SIZES = ["", "-1", "8X", "8 G", "100", "0.5", "1.5G", "8GiB", "9999999P", "50%", "0x10", "1G\n"]
 
 
-@pytest.mark.parametrize("word", ["min=8G", "8G", *(f"max={one}" for one in NO_SIZES)])
+@pytest.mark.parametrize("word", ["min=8G", "8G", "max=MAX", *(f"max={one}" for one in NO_SIZES)])
 def test_group_limit_that_is_no_size_is_refused(kernel: Kernel, word: str) -> None:
     with pytest.raises(TierctlError) as error:
         run(kernel, "group", "set", "backup.service", word)
@@ -169,8 +211,7 @@ def test_group_limit_that_is_no_size_is_refused(kernel: Kernel, word: str) -> No
         ("max", "max"),
         ("4096", "4096"),
         ("5000", "4096"),
-        ("1.5G", str(3 << 29)),
-        ("512MiB", str(512 << 20)),
+        ("512M", str(512 << 20)),
         ("2t", str(2 << 40)),
     ],
 )
@@ -187,12 +228,6 @@ def test_group_on_a_kernel_without_the_file_is_refused(kernel: Kernel) -> None:
     with pytest.raises(TierctlError, match=r"lacks memory\.tier\.max") as error:
         run(kernel, "group", "set", "backup.service", "max=8G")
     assert error.value.code == LACKING
-
-
-def test_group_apply_of_a_group_without_a_limit_is_refused(kernel: Kernel) -> None:
-    with pytest.raises(TierctlError, match="no limit is kept") as error:
-        run(kernel, "group", "apply", "backup.service")
-    assert error.value.code == USAGE
 
 
 def test_drop_in_of_the_administrator_is_not_overwritten(kernel: Kernel) -> None:
@@ -218,8 +253,9 @@ def test_group_with_a_strange_name_is_kept_and_reverted(kernel: Kernel, name: st
 
 def test_json_of_a_group_has_bytes(kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
     data = answer(kernel, capsys, "group", "set", "backup.service", "max=8G")
-    assert (data["now"], data["then"], data["bytes"]) == ("max", 8 << 30, True)
-    assert data["kept"] == [GROUP, DROP_IN]
+    (row,) = data["settings"]
+    assert (row["now"], row["then"]) == ("max", str(8 << 30))
+    assert data["kept"] == [KEPT, DROP_IN]
     assert current(kernel).verified is True
 
 
@@ -240,12 +276,13 @@ def test_group_set_whose_drop_in_fails_keeps_nothing(
     assert files(kernel) == set()
 
 
-def test_group_by_a_second_name_is_refused(kernel: Kernel) -> None:
+def test_group_by_a_second_name_is_kept_once(kernel: Kernel) -> None:
     run(kernel, "group", "set", "backup.service", "max=8G")
-    with pytest.raises(TierctlError, match=r"by the name backup\.service") as error:
-        run(kernel, "group", "set", "system.slice/backup.service", "max=4G")
-    assert error.value.code == FINDING
-    assert kernel.read(BACKUP) == str(8 << 30)
+    run(kernel, "group", "set", "system.slice/backup.service", "max=4G")
+    kernel.put(BACKUP, "max")
+    assert run(kernel, "profile", "apply") == WELL
+    assert kernel.read(BACKUP) == str(4 << 30)
+    assert "backup.service" not in kernel.read(KEPT).replace("system.slice/backup.service", "")
 
 
 def test_group_with_two_names_in_the_configuration_has_the_last_limit(kernel: Kernel) -> None:
@@ -254,3 +291,7 @@ def test_group_with_two_names_in_the_configuration_has_the_last_limit(kernel: Ke
     assert run(kernel, "profile", "apply") == WELL
     assert kernel.read(BACKUP) == str(4 << 30)
     assert run(kernel, "profile", "verify") == WELL
+    run(kernel, "group", "set", "backup.service", "max=2G")  # what was typed counts more than both
+    kernel.put(BACKUP, "max")
+    assert run(kernel, "profile", "apply") == WELL
+    assert kernel.read(BACKUP) == str(2 << 30)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,6 @@ import tierctl_schemas
 from tierctl_kernel import (
     AFTER_BOOT,
     BOOT,
-    CHOICE,
     Kernel,
     answer,
     files,
@@ -25,7 +26,17 @@ from tierctl.change import config
 from tierctl.change import settings as keys
 from tierctl.change.current import MAIN, current
 from tierctl.core.errors import FINDING, LACKING, WELL
-from tierctl.core.paths import BALANCING, BEFORE, DEMOTION, HAS_CPU, NODES, ONLINE, STATE, TIER
+from tierctl.core.paths import (
+    BALANCING,
+    BEFORE,
+    DEMOTION,
+    HAS_CPU,
+    KEPT,
+    NODES,
+    ONLINE,
+    STATE,
+    TIER,
+)
 from tierctl.model.status import Verified
 
 
@@ -68,7 +79,7 @@ def test_list_with_a_broken_profile_names_the_mistake_and_the_others(
     own(kernel, "[settings]\nscan.period_ms = 1", "bad")
     found = {one["name"]: one for one in answer(kernel, capsys, "profile", "list")["profiles"]}
     assert "takes 100 to 60000 ms, not 1" in found["bad"]["error"]
-    assert found["general"]["error"] is None
+    assert found["general"]["error"] == ""
 
 
 def test_profile_of_the_administrator_counts_more_than_one_of_the_package(kernel: Kernel) -> None:
@@ -84,7 +95,8 @@ def test_apply_without_a_part_keeps_the_setting_for_later(
 ) -> None:
     kernel.place(f"{TIER}/age/enabled").unlink()
     data = answer(kernel, capsys, "profile", "apply", "general")
-    assert data["absent"] == 1
+    assert [row["key"] for row in data["settings"] if row["status"] == "n/a"] == ["age.enabled"]
+    assert data["kept"] == [KEPT]
     assert run(kernel, "profile", "verify") == WELL
     kernel.put(f"{TIER}/age/enabled", "0")
     assert run(kernel, "profile", "verify") == FINDING
@@ -97,7 +109,7 @@ def test_apply_on_a_stock_kernel_leaves_its_only_promoter_alone(tmp_path: Path) 
     kernel.lay({BALANCING: "2"})
     assert run(kernel, "profile", "apply", "vm-host") == LACKING
     assert kernel.writes == []
-    assert kernel.read(CHOICE).endswith('profile = "vm-host"')
+    assert kernel.read(KEPT).endswith('profile = "vm-host"')
 
 
 def test_hint_on_a_stock_kernel_promotes_and_demotes(tmp_path: Path) -> None:
@@ -113,18 +125,34 @@ def test_hint_on_a_stock_kernel_promotes_and_demotes(tmp_path: Path) -> None:
     assert kernel.read(DEMOTION) == "false" and kernel.read(BALANCING) == "1"
 
 
-def test_general_after_hint_on_a_stock_kernel_leaves_promotion_its_demotion(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["general", "vm-host", "latency"])
+@pytest.mark.parametrize("has_cpu", ["0", "0-1", ""])  # one fast node, two, an unknown number
+def test_profile_after_hint_on_a_stock_kernel_leaves_promotion_its_demotion(
+    tmp_path: Path, name: str, has_cpu: str
+) -> None:
     kernel = Kernel(tmp_path)
     tiers = "/sys/devices/virtual/memory_tiering"
-    kernel.lay({BALANCING: "1", DEMOTION: "false", HAS_CPU: "0", f"{NODES}/has_memory": "0-1"})
+    kernel.lay({BALANCING: "1", DEMOTION: "false", HAS_CPU: has_cpu})
+    kernel.put(f"{NODES}/has_memory", "0-1")
     kernel.lay(
         {f"{tiers}/memory_tier{tier}/nodelist": node for tier, node in ((4, "0"), (43, "1"))}
     )
     run(kernel, "profile", "apply", "hint")
-    assert run(kernel, "profile", "apply", "general") == LACKING
+    assert run(kernel, "profile", "apply", name) == LACKING
     assert kernel.read(BALANCING) == "2" and kernel.read(DEMOTION) == "true"
+    assert run(kernel, "profile", "verify") == WELL
     assert run(kernel, "profile", "revert") == WELL
     assert kernel.read(BALANCING) == "1" and kernel.read(DEMOTION) == "false"
+
+
+def test_observe_after_hint_on_a_stock_kernel_restores_promotion_and_demotion(
+    tmp_path: Path,
+) -> None:
+    kernel = Kernel(tmp_path)
+    kernel.lay({BALANCING: "0", DEMOTION: "false"})
+    run(kernel, "profile", "apply", "hint")
+    run(kernel, "profile", "apply", "observe")
+    assert kernel.read(BALANCING) == "0" and kernel.read(DEMOTION) == "false"
 
 
 def test_hint_where_the_part_demote_is_leaves_the_other_switch_alone(kernel: Kernel) -> None:
@@ -207,10 +235,36 @@ def test_verify_after_cpus_have_gone_still_agrees(kernel: Kernel) -> None:
 
 def test_default_after_another_profile_is_computed_anew(kernel: Kernel) -> None:
     run(kernel, "profile", "apply", "latency")
-    kernel.put(MAIN, 'profile = "general"')
-    kernel.place(CHOICE).unlink()
-    assert run(kernel, "profile", "apply") == WELL
+    assert run(kernel, "profile", "apply", "general") == WELL
     assert kernel.read(f"{TIER}/scan/cpu_permille") == "62"
+
+
+# --- whether something is chosen --------------------------------------------------
+
+
+def test_what_commands_keep_counts_alone(kernel: Kernel) -> None:
+    assert current(kernel) == Verified(differs=0)
+    run(kernel, "profile", "apply", "general")
+    shutil.rmtree(kernel.place(STATE))
+    assert current(kernel) == Verified("general", True, 0)
+    kernel.place(KEPT).unlink()
+    assert current(kernel) == Verified(differs=0)
+
+
+@pytest.mark.parametrize("main", ['profile = "general"', None])
+def test_bundle_without_the_kept_file_is_read(kernel: Kernel, main: str | None) -> None:
+    class Old(Kernel):
+        live = False
+
+        def read(self, path: str) -> str:
+            if path == KEPT:
+                raise OSError(errno.ENODATA, "not captured", path)
+            return super().read(path)
+
+    if main:
+        kernel.put(MAIN, main)
+    found = current(Old(kernel.place("/")))
+    assert (found.profile, found.error) == ("general" if main else None, None)
 
 
 # --- the unit --------------------------------------------------------------------
@@ -396,7 +450,8 @@ def test_revert_shows_what_the_removed_files_said(
 ) -> None:
     run(kernel, "set", "scan.period_ms", "900")
     removed = answer(kernel, capsys, "profile", "revert")["removed"]
-    assert [one["content"].splitlines()[-1] for one in removed] == ['"scan.period_ms" = 900']
+    assert list(removed) == [KEPT]
+    assert removed[KEPT].splitlines()[1:] == ['settings."scan.period_ms" = 900']
 
 
 def test_show_without_a_profile_has_what_is_set(
@@ -404,8 +459,8 @@ def test_show_without_a_profile_has_what_is_set(
 ) -> None:
     run(kernel, "set", "scan.period_ms", "900")
     data = answer(kernel, capsys, "profile", "show")
-    assert data["name"] is None
-    assert [(row["setting"], row["then"]) for row in data["settings"]] == [("scan.period_ms", 900)]
+    assert data["profile"] is None
+    assert [(row["key"], row["then"]) for row in data["settings"]] == [("scan.period_ms", "900")]
 
 
 @pytest.mark.parametrize("name", ["observe", "general", "vm-host", "latency", "hint"])
@@ -439,7 +494,6 @@ def test_texts_fit_80_columns(
         "profile revert",
         "set scan.period_ms 900",
         "group set backup.service max=8G",
-        "group apply",
     ],
 )
 @pytest.mark.parametrize("earlier", [[], ["profile apply hint", "group set backup.service max=0"]])

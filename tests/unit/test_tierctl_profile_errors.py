@@ -14,7 +14,6 @@ import pytest
 from tierctl_kernel import (
     AFTER_BOOT,
     AROUND,
-    CHOICE,
     Kernel,
     arguments,
     files,
@@ -27,7 +26,7 @@ from tierctl.change import config, journal, writes
 from tierctl.change.current import current
 from tierctl.core import files as disk
 from tierctl.core.errors import DENIED, FINDING, USAGE, WELL, TierctlError
-from tierctl.core.paths import BEFORE, CONF, TIER
+from tierctl.core.paths import BEFORE, CONF, KEPT, TIER
 from tierctl.core.source import Recorder
 
 
@@ -130,7 +129,9 @@ def test_journal_that_names_another_file_is_damaged(kernel: Kernel) -> None:
     assert kernel.writes == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "tierctl-before/2"}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"schema": "tierctl-before/2"}', "null", "[" * 100_000]
+)
 def test_journal_that_is_damaged_stops_each_command_that_writes(kernel: Kernel, text: str) -> None:
     kernel.put(BEFORE, text)
     for words in (["profile", "apply", "general"], ["profile", "revert"], ["set", "enabled", "1"]):
@@ -212,7 +213,7 @@ def test_apply_that_the_kernel_does_not_follow_undoes_itself(kernel: Kernel) -> 
     assert kernel.values() == AFTER_BOOT
 
 
-@pytest.mark.parametrize("path", [BEFORE, CHOICE])
+@pytest.mark.parametrize("path", [BEFORE, KEPT])
 def test_apply_without_room_on_disk_changes_nothing(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
@@ -227,24 +228,30 @@ def test_apply_without_room_on_disk_changes_nothing(
     with pytest.raises(TierctlError, match="No space left on device"):
         run(kernel, "profile", "apply", "latency")
     assert kernel.values() == AFTER_BOOT
-    assert CHOICE not in files(kernel)
+    assert KEPT not in files(kernel)
     monkeypatch.undo()
     assert run(kernel, "profile", "revert") == WELL
 
 
-def test_choice_that_a_later_file_overrides_is_refused(kernel: Kernel) -> None:
-    kernel.put(f"{CONF}/zz.toml", 'profile = "hint"')
-    with pytest.raises(TierctlError, match=r"zz\.toml has profile, too"):
-        run(kernel, "profile", "apply", "general")
-    assert kernel.writes == []
+def test_full_disk_does_not_blame_files_that_have_not_changed(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(kernel, "profile", "apply", "general")
+
+    def full(place: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(place))
+
+    monkeypatch.setattr(disk, "replace", full)
+    with pytest.raises(TierctlError, match="all settings are as before: make room on the disk"):
+        run(kernel, "profile", "apply", "latency")
 
 
 def test_file_of_the_administrator_is_not_overwritten(kernel: Kernel) -> None:
-    kernel.put(CHOICE, "# by hand")
+    kernel.put(KEPT, "# by hand")
     with pytest.raises(TierctlError, match="was not written by tierctl"):
         run(kernel, "profile", "apply", "general")
     assert kernel.writes == []
-    assert kernel.read(CHOICE) == "# by hand"
+    assert kernel.read(KEPT) == "# by hand"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +284,7 @@ def test_undo_takes_the_last_write_back_first(
     real = disk.replace
 
     def full(place: Path, data: bytes) -> None:
-        if str(place).endswith(CHOICE):
+        if str(place).endswith(KEPT):
             raise OSError(errno.ENOSPC, "No space left on device", str(place))
         real(place, data)
 
@@ -303,7 +310,7 @@ def test_directory_of_profiles_that_is_denied_is_an_error(kernel: Kernel) -> Non
 
 def test_configuration_that_is_no_file_stops_apply_and_not_revert(kernel: Kernel) -> None:
     run(kernel, "profile", "apply", "latency")
-    kernel.place(f"{CONF}/odd.toml").mkdir()
+    kernel.place(f"{CONF}/odd.toml").mkdir(parents=True)
     with pytest.raises(TierctlError, match=r"odd\.toml cannot be read"):
         run(kernel, "profile", "apply")
     assert run(kernel, "profile", "revert") == WELL

@@ -20,10 +20,8 @@ from tierctl_kernel import (
 from tierctl.change import limits
 from tierctl.change import settings as keys
 from tierctl.core.errors import DENIED, FINDING, LACKING, USAGE, WELL, TierctlError
-from tierctl.core.paths import CONF, ONLINE, TIER
+from tierctl.core.paths import CONF, KEPT, ONLINE, TIER
 from tierctl.core.source import Recorder
-
-KEPT = f"{CONF}/set-scan.period_ms.toml"
 
 
 @pytest.fixture
@@ -148,11 +146,36 @@ def test_set_of_a_switch_after_tier_off_is_refused(kernel: Kernel) -> None:
     assert run(kernel, "set", "scan.period_ms", "900") == WELL
 
 
-def test_set_that_a_later_file_overrides_is_refused(kernel: Kernel) -> None:
+def test_set_counts_more_than_what_the_administrator_has_written(kernel: Kernel) -> None:
     kernel.put(f"{CONF}/zz.toml", "[settings]\nscan.period_ms = 700")
-    with pytest.raises(TierctlError, match=r"zz\.toml has scan\.period_ms"):
-        run(kernel, "set", "scan.period_ms", "900")
-    assert kernel.writes == []
+    assert run(kernel, "set", "scan.period_ms", "900") == WELL
+    assert run(kernel, "profile", "apply", "general") == WELL
+    assert kernel.read(f"{TIER}/scan/period_ms") == "900"
+    assert kernel.read(f"{CONF}/zz.toml").endswith("= 700")
+
+
+def test_settings_profile_and_limit_are_kept_side_by_side(kernel: Kernel) -> None:
+    run(kernel, "set", "scan.cpu_permille", "max(5, 250 / CPUs)")
+    run(kernel, "group", "set", "backup.service", "max=8G")
+    run(kernel, "profile", "apply", "latency")
+    run(kernel, "set", "scan.cpu_permille", "default")
+    assert kernel.read(KEPT).splitlines()[1:] == [
+        'profile = "latency"',
+        f'groups."backup.service".max = "{8 << 30}"',
+        'settings."scan.cpu_permille" = "default"',
+    ]
+    assert run(kernel, "profile", "verify") == WELL
+
+
+def test_kept_file_that_is_damaged_is_named_and_revert_removes_it(kernel: Kernel) -> None:
+    run(kernel, "set", "scan.period_ms", "900")
+    kernel.put(KEPT, f"{kernel.read(KEPT)}\nsettings.x = [")
+    with pytest.raises(TierctlError, match=KEPT) as error:
+        run(kernel, "set", "scan.period_ms", "800")
+    assert error.value.code == USAGE
+    assert run(kernel, "profile", "revert") == WELL
+    assert kernel.values() == AFTER_BOOT
+    assert files(kernel) == set()
 
 
 def test_set_on_a_bundle_is_refused(kernel: Kernel) -> None:

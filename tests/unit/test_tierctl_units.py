@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lab import cache, run, source
 from tierctl.core import texts
 
 PACKAGE = Path(texts.__file__).parents[1]
@@ -41,10 +42,6 @@ SANDBOX = {
 }
 EXPOSURE = {"tierctl.service": 25, "tierctl-export.service": 12, "tierctl-record.service": 25}
 
-promtool = pytest.mark.skipif(
-    not shutil.which(os.environ.get("PROMTOOL", "promtool")),
-    reason="there is no promtool; install Debian's package prometheus, or set PROMTOOL",
-)
 analyze = pytest.mark.skipif(
     not shutil.which("systemd-analyze"), reason="there is no systemd-analyze (package systemd)"
 )
@@ -65,7 +62,9 @@ def unit(name: str) -> dict[str, dict[str, list[str]]]:
 
 def sample_names() -> set[str]:
     """The names of metrics in queries."""
-    return {f"{name}_total" if kind == "counter" else name for name, kind, *_ in texts.metrics()}
+    return {
+        f"{name}_total" if kind == "counter" else name for name, kind, *_ in texts.load()["metrics"]
+    }
 
 
 # --- units -----------------------------------------------------------------------
@@ -180,17 +179,33 @@ def test_each_alert_has_a_test_that_fires_and_one_that_does_not() -> None:
     assert set(series) <= sample_names()
 
 
-def run(*words: str, place: Path = SHARE) -> subprocess.CompletedProcess[str]:
-    """Call promtool."""
-    program = os.environ.get("PROMTOOL", "promtool")
-    return subprocess.run(
-        [program, *words], cwd=place, capture_output=True, text=True, check=False, timeout=60
-    )
+Promtool = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@promtool
-def test_alerts_pass_their_tests() -> None:
-    found = run("test", "rules", "alerts_test.yml")
+@pytest.fixture(scope="module")
+def promtool() -> Promtool:
+    """Calls promtool, which is unpacked of Debian's package prometheus."""
+    version = run.output(["apt-cache", "madison", "prometheus"]).split("|")[1].strip()
+    program = cache.sub("programs") / f"promtool-{version}"
+    with cache.lock("promtool"):
+        if not program.exists():
+            deb = source.fetch("prometheus", version)
+            script = 'dpkg-deb --fsys-tarfile "$1" | tar -xOf - ./usr/bin/promtool >"$2"'
+            partial = program.with_name(f"{program.name}.partial")
+            run.output(["sh", "-c", script, "sh", deb, partial])
+            partial.chmod(0o755)
+            partial.rename(program)
+
+    def call(*words: str, place: Path = SHARE) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, *words], cwd=place, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    return call
+
+
+def test_alerts_pass_their_tests(promtool: Promtool) -> None:
+    found = promtool("test", "rules", "alerts_test.yml")
     assert found.returncode == 0, found.stdout + found.stderr
 
 
@@ -206,15 +221,14 @@ CHANGES = {
 }
 
 
-@promtool
-def test_alerts_that_are_changed_fail_their_tests(tmp_path: Path) -> None:
+def test_alerts_that_are_changed_fail_their_tests(promtool: Promtool, tmp_path: Path) -> None:
     body = (SHARE / "alerts.yml").read_text()
     for old, new in CHANGES.values():
         assert old in body
         body = body.replace(old, new)
     (tmp_path / "alerts.yml").write_text(body)
     shutil.copy(SHARE / "alerts_test.yml", tmp_path)
-    found = run("test", "rules", "alerts_test.yml", place=tmp_path)
+    found = promtool("test", "rules", "alerts_test.yml", place=tmp_path)
     assert found.returncode != 0
     for name in CHANGES:
         assert f"alertname: {name}," in found.stdout + found.stderr, name
@@ -249,13 +263,12 @@ def test_dashboard_has_panels_that_do_not_overlap() -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-@promtool
-def test_queries_of_the_dashboard_are_promql(tmp_path: Path) -> None:
+def test_queries_of_the_dashboard_are_promql(promtool: Promtool, tmp_path: Path) -> None:
     rules = [
         {"record": f"x:{at}", "expr": query.replace("$__rate_interval", "5m")}
         for at, query in enumerate(queries())
     ]
     document = {"groups": [{"name": "board", "rules": rules}]}
     (tmp_path / "board.yml").write_text(json.dumps(document))  # JSON is YAML
-    found = run("check", "rules", "board.yml", place=tmp_path)
+    found = promtool("check", "rules", "board.yml", place=tmp_path)
     assert found.returncode == 0, found.stdout + found.stderr

@@ -125,7 +125,8 @@ def test_no_file_in_etc(built: dict[str, Path]) -> None:
     assert not [name for name in listing(built["tierctl"]) if name.startswith("etc")]
     unit = (TOOL / "units/tierctl.service").read_text("utf-8")
     conditions = re.findall(r"^Condition\w+=\|(.*)$", unit, re.MULTILINE)
-    assert sorted(conditions) == ["/etc/tierctl/conf.d", "/etc/tierctl/tierctl.toml"]
+    names = ("conf.d", "kept.toml", "tierctl.toml")
+    assert sorted(conditions) == [f"/etc/tierctl/{name}" for name in names]
 
 
 def test_manual_has_docs_with_links_that_hold(built: dict[str, Path]) -> None:
@@ -455,11 +456,13 @@ def test_purge_takes_what_is_ours(unpacked: Path, machine: Path) -> None:
     units = machine / "etc/systemd/system"
     drop_in = "# Written by tierctl"
     source = "".join(path.read_text("utf-8") for path in TOOL.rglob("*.py"))
-    assert f'DROP_IN = """{drop_in}' in source and ".d/50-tierctl.conf" in source
+    assert f'HEADER = "{drop_in}' in source and '"50-tierctl.conf"' in source
     assert '"/etc/systemd/system"' in source
     ours = {
-        "etc/tierctl/conf.d/group-a.toml": "x",
+        "etc/tierctl/conf.d/a.toml": "x",
+        "etc/tierctl/kept.toml": "x",
         "var/lib/tierctl/record/1": "x",
+        "run/tierctl/looked": "x",
         "var/lib/prometheus/node-exporter/tierctl.prom": "x",
     }
     theirs = {
@@ -470,8 +473,10 @@ def test_purge_takes_what_is_ours(unpacked: Path, machine: Path) -> None:
     for name, text in (ours | theirs).items():
         (machine / name).parent.mkdir(parents=True, exist_ok=True)
         (machine / name).write_text(text)
-    for unit in ("a", "c"):
-        (units / f"{unit}.service.d").mkdir(exist_ok=True)
+    (units / "a.service.d").mkdir()
+    (machine / "etc/elsewhere").mkdir()
+    (units / "0.service.d").symlink_to("../../elsewhere")
+    for unit in ("0", "a", "c"):
         (units / f"{unit}.service.d/50-tierctl.conf").write_text(
             f"{drop_in}; more of it.\n[Service]\n"
         )
@@ -482,7 +487,7 @@ def test_purge_takes_what_is_ours(unpacked: Path, machine: Path) -> None:
     left = {
         str(path.relative_to(machine))
         for path in machine.rglob("*")
-        if path.is_file() and path.parts[len(machine.parts)] in ("etc", "var")
+        if path.is_file() and path.parts[len(machine.parts)] in ("etc", "run", "var")
     }
     assert left == {*theirs}
     assert not (units / "a.service.d").exists() and not (machine / "var/lib/tierctl").exists()

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What an administrator wants: profiles, /etc/tierctl/tierctl.toml, and conf.d.
+"""What an administrator wants: profiles, /etc/tierctl/tierctl.toml, conf.d, and kept.toml.
 
     profile = "general"
     settings = { "scan.period_ms" = 1000 }
     groups = { "backup.service" = { max = "8G" } }
 
-conf.d/*.toml is read after tierctl.toml, in the order of names; the last file with a key counts.
-A key of settings counts more than the profile.  Own profiles are /etc/tierctl/profiles/NAME.toml,
-and count more than profiles of the same name that tierctl brings.  The tables [export] and
-[record] are for the commands of these names.
+conf.d/*.toml is read after tierctl.toml, in the order of names, and kept.toml, which commands
+write, comes last; the last file with a key counts.  A key of settings counts more than the
+profile.  Own profiles are /etc/tierctl/profiles/NAME.toml, and count more than profiles of the
+same name that tierctl brings.  The tables [export] and [record] are for the commands of these
+names.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,8 @@ from tierctl.change import limits
 from tierctl.change.current import MAIN
 from tierctl.change.settings import Setting, Wanted, check, find, shown
 from tierctl.core.errors import USAGE, TierctlError, failed, near
-from tierctl.core.paths import CGROUP, CONF, ETC
-from tierctl.core.source import DENIED, Source
+from tierctl.core.paths import CGROUP, CONF, ETC, KEPT
+from tierctl.core.source import Source
 
 OWN = f"{ETC}/profiles"
 SHIPPED = Path(__file__).parents[1] / "profiles"
@@ -51,23 +50,13 @@ class Want:
     profile: bool = False  # a profile asks for it, not the administrator
 
 
-@dataclass(frozen=True)
-class Group:
-    """The limit of a group, by the name that the administrator gave."""
-
-    name: str
-    max: str
-    origin: str
-
-
 @dataclass
 class Config:
-    """All of tierctl.toml and conf.d."""
+    """All that the files say; limits of groups are settings, too."""
 
     profile: str | None = None
     chosen_in: str = ""  # the file that names the profile
     settings: dict[str, Want] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,7 +66,7 @@ class Profile:
     name: str
     origin: str
     text: str = ""
-    settings: dict[str, Want] = field(default_factory=dict)
+    settings: dict[str, Want] = field(default_factory=dict, repr=False)  # not in JSON
     error: str = ""  # why it cannot be used
 
 
@@ -143,13 +132,16 @@ def _settings(table: dict[str, Any], where: str, profile: bool) -> dict[str, Wan
     return wants
 
 
-def _groups(table: dict[str, Any], where: str) -> Iterator[Group]:
+def _limits(source: Source, table: dict[str, Any], where: str) -> dict[str, Want]:
+    wants: dict[str, Want] = {}
     for key, value in flat(table):
         name, _, field_name = key.rpartition(".")
         if field_name != "max" or not name:
             todo = 'write groups = { "NAME" = { max = "8G" } }'
             raise TierctlError(f"{where}: groups has {shown(key)}", todo, USAGE)
-        yield Group(limits.checked_name(name, where), limits.size(value, where), where)
+        setting = limits.setting(source, limits.checked_name(name, where))
+        wants[setting.key] = Want(setting, limits.size(value, where), where)
+    return wants
 
 
 def _unknown(found: dict[str, Any], keys: tuple[str, ...], where: str) -> None:
@@ -161,16 +153,23 @@ def _unknown(found: dict[str, Any], keys: tuple[str, ...], where: str) -> None:
 
 
 def _listed(source: Source, directory: str) -> list[str]:
-    names = source.listing(directory)
-    if names is None and source.why(directory) == DENIED:
-        error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        raise failed(error, f"{directory} cannot be read", "check its permissions")
-    return [name for name in names or [] if name.endswith(".toml") and name[0] != "."]
+    try:
+        names = source.names(directory)
+    except PermissionError as error:
+        raise failed(error, f"{directory} cannot be read", "check its permissions") from error
+    except OSError:
+        return []
+    return [name for name in names if name.endswith(".toml") and name[0] != "."]
 
 
-def files(source: Source) -> Iterator[tuple[str, str]]:
-    """The configuration files in the order in which they count, with their content."""
-    for path in [MAIN, *(f"{CONF}/{name}" for name in _listed(source, CONF))]:
+def places(source: Source) -> list[str]:
+    """The paths of configuration files in the order in which they count, tierctl's own last."""
+    return [MAIN, *(f"{CONF}/{name}" for name in _listed(source, CONF)), KEPT]
+
+
+def files(source: Source, paths: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Configuration files, or all, with their content."""
+    for path in paths or places(source):
         try:
             yield path, source.read(path)
         except FileNotFoundError:
@@ -180,23 +179,20 @@ def files(source: Source) -> Iterator[tuple[str, str]]:
                 raise failed(error, f"{path} cannot be read", "check the file") from error
 
 
-def config(source: Source, without: str = "") -> Config:
-    """What the administrator has configured; every mistake is an error that names the file.
-
-    The file ``without`` does not count.
-    """
+def config(source: Source, paths: Sequence[str] = ()) -> Config:
+    """What some files say, or all; every mistake is an error that names the file."""
     result = Config()
-    for path, text in files(source):
-        if path == without:
-            continue
+    for path, text in files(source, paths):
         found = toml(text, path)
         _unknown(found, KEYS, path)
         name = found.get("profile")
         if name is not None:
             result.profile, result.chosen_in = checked_profile_name(name, path), path
-        result.settings |= _settings(table_of(found, "settings", path), path, False)
-        for group in _groups(table_of(found, "groups", path), path):
-            result.groups[group.name] = group
+        wants = _settings(table_of(found, "settings", path), path, False)
+        wants |= _limits(source, table_of(found, "groups", path), path)
+        for key, want in wants.items():
+            result.settings.pop(key, None)  # the last comes last
+            result.settings[key] = want
     return result
 
 
@@ -208,7 +204,7 @@ def _number(name: str, value: object, where: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     todo = f"give a whole number from {least} to {most}"
-    raise TierctlError(f"{where}: {name} is {value!r:.40}", todo, USAGE)
+    raise TierctlError(f"{where}: {name} is {shown(value)}", todo, USAGE)
 
 
 def checked_patterns(value: object, where: str) -> tuple[str, ...]:
@@ -221,7 +217,7 @@ def checked_patterns(value: object, where: str) -> tuple[str, ...]:
         pieces = one.removeprefix(CGROUP).strip("/").split("/") if isinstance(one, str) else [""]
         good = all(piece not in ("", ".", "..") for piece in pieces)
         if not good or len(one) > LENGTH or not one.isprintable():
-            raise TierctlError(f"{where}: {one!r:.40} is no pattern of groups", todo, USAGE)
+            raise TierctlError(f"{where}: {shown(one)} is no pattern of groups", todo, USAGE)
         found.append("/".join(pieces))
     return tuple(found)
 
@@ -237,14 +233,12 @@ def _fill(source: Source, key: str, found: Export | Record) -> None:
 
 
 def export(source: Source) -> Export:
-    """The tables [export]."""
     found = Export()
     _fill(source, "export", found)
     return found
 
 
 def record(source: Source) -> Record:
-    """The tables [record]."""
     found = Record()
     _fill(source, "record", found)
     return found
@@ -260,16 +254,6 @@ def checked_profile_name(name: object, where: str = "") -> str:
     what = f"{where}: {shown(name)}" if where else shown(name)
     todo = "names have small letters, digits, - and _; see tierctl profile list"
     raise TierctlError(f"{what} is no name of a profile", todo, USAGE)
-
-
-def _profile(name: str, text: str, where: str) -> Profile:
-    found = toml(text, where)
-    _unknown(found, ("text", "settings"), where)
-    wants = _settings(table_of(found, "settings", where), where, True)
-    if not wants:
-        todo = "give it a table [settings]"
-        raise TierctlError(f"{where}: the profile has no settings", todo, USAGE)
-    return Profile(name, where, " ".join(str(found.get("text", "")).split()), wants)
 
 
 def _places(source: Source) -> dict[str, str]:
@@ -295,7 +279,13 @@ def profile(source: Source, name: str) -> Profile:
         text = source.read(where) if own else Path(where).read_text("utf-8")
     except OSError as error:
         raise failed(error, f"{where} cannot be read", "check the file") from error
-    return _profile(name, text, where)
+    found = toml(text, where)
+    _unknown(found, ("text", "settings"), where)
+    wants = _settings(table_of(found, "settings", where), where, True)
+    if not wants:
+        todo = "give it a table [settings]"
+        raise TierctlError(f"{where}: the profile has no settings", todo, USAGE)
+    return Profile(name, where, " ".join(str(found.get("text", "")).split()), wants)
 
 
 def profiles(source: Source) -> list[Profile]:
@@ -309,24 +299,11 @@ def profiles(source: Source) -> list[Profile]:
     return found
 
 
-# --- together --------------------------------------------------------------------
-
-
 def wants(source: Source, found: Config, name: str | None) -> list[Want]:
     """All that is wanted: a profile, settings that count more, and limits of groups.
 
     A limit of a group that does not exist has a setting without a file.
     """
-    merged = dict(profile(source, name).settings) if name else {}
-    merged |= found.settings
-    return [*merged.values(), *(want for _, want in limit_wants(source, found))]
-
-
-def limit_wants(source: Source, found: Config) -> list[tuple[str, Want]]:
-    """The limits of groups, by the names that the administrator gave."""
-    wants: dict[str, tuple[str, Want]] = {}
-    for one in found.groups.values():
-        setting = limits.setting(source, one.name)
-        # A name and a path may stand for one group: the last one counts.
-        wants[setting.file or setting.key] = one.name, Want(setting, one.max, one.origin)
-    return list(wants.values())
+    merged = (profile(source, name).settings if name else {}) | found.settings
+    # A name and a path may stand for one group: the last one counts.
+    return list({one.setting.file or key: one for key, one in merged.items()}.values())

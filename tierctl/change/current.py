@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierctl.core.errors import TierctlError
-from tierctl.core.paths import CONF, ETC, STATE
+from tierctl.core.paths import CONF, ETC, KEPT, STATE
 from tierctl.core.source import ABSENT, MISSING, Source
 from tierctl.model.status import Verified
 
@@ -17,13 +17,15 @@ MAIN = f"{ETC}/tierctl.toml"
 
 
 def _configured(source: Source) -> bool:
-    """A line of tierctl.toml, a file beside it, or a value that tierctl keeps."""
+    """A line of tierctl.toml, a file beside it, or something that tierctl keeps."""
     main = source.get(MAIN)
     if any(one.strip() and not one.lstrip().startswith("#") for one in (main or "").split("\n")):
         return True
     if main is None and source.why(MAIN) != ABSENT:
         return True
-    return any(source.listing(one) or source.why(one) not in ("", ABSENT) for one in (CONF, STATE))
+    kept = source.get(KEPT) is not None or source.why(KEPT) not in (ABSENT, MISSING)
+    found = [source.listing(one) or source.why(one) not in ("", ABSENT) for one in (CONF, STATE)]
+    return kept or any(found)
 
 
 def compared(source: Source) -> tuple[str | None, list[Row]]:

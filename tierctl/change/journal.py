@@ -72,7 +72,7 @@ def load(source: Source) -> Record:
         raise failed(error, f"{BEFORE} cannot be read", "check its permissions") from error
     try:
         record = _decode(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = f"{BEFORE} is damaged: {error}"
         raise TierctlError(what, "look at it, and move it away", FINDING) from error
     return record if record.boot == boot else Record(boot)

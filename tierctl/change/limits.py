@@ -2,9 +2,8 @@
 """Limits of control groups: memory.tier.max, and what writes a limit again.
 
 A limit goes with its group, and systemd makes the group of a unit anew at each start.  So
-`group set` keeps the limit in /etc/tierctl/conf.d, from which `profile apply` writes it at boot,
-and for a service in a drop-in as well, with which systemd calls `tierctl group apply` before the
-service starts.
+`group set` keeps the limit, which `profile apply` writes at boot, and for a service in a drop-in
+as well, which writes it before each start of the service.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from tierctl.core.paths import CGROUP, LIMIT, TIER
 from tierctl.core.source import ABSENT, Source
 from tierctl.read import groups
 
-SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,6}))?([KMGTP]?)(?:iB|B)?", re.IGNORECASE)
+SIZE = re.compile(r"([0-9]{1,19})([KMGTP]?)", re.IGNORECASE)
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 MOST = 1 << 60
 NO_LIMIT = "max"
 UNITS_DIRECTORY = "/etc/systemd/system"
-DROP_IN = """# Written by tierctl; `tierctl profile revert` removes this file.
-[Service]
-ExecStartPre=-+/usr/bin/tierctl group apply %n
-"""
+DROP_IN = "50-tierctl.conf"
+# Names of units have no other characters, so the path needs no quotes in a unit.
+UNIT = r"[A-Za-z0-9:_.@\\-]+"
+SERVICE = re.compile(rf"{CGROUP}/(?:{UNIT}\.slice/)*({UNIT}\.service)/{re.escape(LIMIT)}")
 
 
 def page_size() -> int:
@@ -36,25 +35,21 @@ def page_size() -> int:
 
 def size(value: object, where: str = "") -> str:
     """The text for the file: bytes in whole pages, or max."""
-    place = f"{where}: " if where else ""
-    todo = "give a size such as 512M or 64G, 0, or max"
     if value == NO_LIMIT:
         return NO_LIMIT
+    place = f"{where}: " if where else ""
+    todo = "give a size such as 512M or 64G, 0, or max"
     good = isinstance(value, int | str) and not isinstance(value, bool)
     match = SIZE.fullmatch(shown(value)) if good else None
     if not match:
         raise TierctlError(f"{place}{shown(value)} is no size", todo, USAGE)
-    scale = 1 << UNITS[match[3].upper()]
-    fraction = match[2] or "0"
-    amount = int(match[1]) * scale + int(fraction) * scale // 10 ** len(fraction)
+    amount, page = int(match[1]) << UNITS[match[2].upper()], page_size()
     if amount >= MOST:
         raise TierctlError(f"{place}{shown(value)} is more than any machine has", todo, USAGE)
-    pages = amount // page_size()
-    if not pages and (int(match[1]) or int(fraction)):
-        # 0 has a meaning of its own.
-        what = f"{place}{shown(value)} is less than a page, which has {page_size()} bytes"
+    if 0 < amount < page:  # 0 has a meaning of its own
+        what = f"{place}{shown(value)} is less than a page, which has {page} bytes"
         raise TierctlError(what, todo, USAGE)
-    return str(pages * page_size())
+    return str(amount // page * page)
 
 
 def checked_name(name: str, where: str = "") -> str:
@@ -70,7 +65,7 @@ def checked_name(name: str, where: str = "") -> str:
 
 def _setting(name: str, path: str) -> Setting:
     file = f"{CGROUP}{path}/{LIMIT}" if path else ""
-    return Setting(f"groups.{name}.max", file, Kind.LIMIT, text="bytes on fast nodes at most")
+    return Setting(f"groups.{name}.max", file, Kind.LIMIT)
 
 
 def setting(source: Source, name: str) -> Setting:
@@ -93,9 +88,13 @@ def required(source: Source, name: str) -> Setting:
     return one
 
 
-def drop_in(path: str) -> str:
-    """The drop-in of the unit that has a group, or "" if the group is no service."""
-    *slices, name = path.strip("/").split("/")
-    if not name.endswith(".service") or any(not one.endswith(".slice") for one in slices):
-        return ""
-    return f"{UNITS_DIRECTORY}/{name}.d/50-tierctl.conf"
+def drop_in(file: str) -> str:
+    """The drop-in of the service that a limit is of, or "" if its group is no service."""
+    match = SERVICE.fullmatch(file)
+    return f"{UNITS_DIRECTORY}/{match[1]}.d/{DROP_IN}" if match else ""
+
+
+def at_start(file: str, limit: str) -> str:
+    """What a drop-in says so that systemd writes a limit before each start of the service."""
+    path = file.replace("\\", "\\\\")
+    return f"[Service]\nExecStartPre=-+/bin/sh -c 'echo {limit} > \"$$0\"' {path}\n"

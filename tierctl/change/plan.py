@@ -11,7 +11,7 @@ change, then parts go on: no mixture of two profiles works more than both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tierctl.change.config import Want
 from tierctl.change.journal import Record
@@ -37,7 +37,7 @@ class Row:
 
     key: str
     file: str
-    kind: Kind
+    kind: Kind = field(repr=False)  # not in JSON
     now: str | None
     then: str | None
     status: str
@@ -48,11 +48,6 @@ class Row:
     def differs(self) -> bool:
         """The machine has another value, or may have one."""
         return self.status in (CHANGE, RESTORE, UNKNOWN)
-
-
-def kind_of(file: str) -> Kind:
-    """The kind of setting that a file of a journal has."""
-    return next((one.kind for one in known().values() if one.file == file), Kind.LIMIT)
 
 
 def _rank(row: Row) -> int:
@@ -123,8 +118,8 @@ def leftovers(source: Source, record: Record, rows: Sequence[Row]) -> list[Row]:
     """Settings of an earlier profile that no want names: they go back to what was before."""
     named = {row.file for row in rows if row.file}
     found = [row for row in reversal(source, record) if row.file not in named]
-    if any(row.reason == ONLY for row in rows):
-        # NUMA balancing, which still promotes, needs room.
+    if any(row.kind is Kind.NUMA and row.now and row.then is None for row in rows):
+        # NUMA balancing is left alone: if it promotes, it needs room.
         found = [row for row in found if row.kind is not Kind.DEMOTION]
     for row in found:
         row.reason = "value before tierctl"
@@ -146,9 +141,10 @@ def refuse(source: Source, rows: Sequence[Row]) -> None:
 def reversal(source: Source, record: Record) -> list[Row]:
     """What brings back the values before tierctl; what others have changed is left alone."""
     rows = []
+    kinds = {one.file: one.kind for one in known().values()}
     for entry in record.entries.values():
-        now = source.get(entry.file)
-        row = Row(entry.key, entry.file, kind_of(entry.file), now, entry.before, ABSENT)
+        now, kind = source.get(entry.file), kinds.get(entry.file, Kind.LIMIT)
+        row = Row(entry.key, entry.file, kind, now, entry.before, ABSENT)
         rows.append(row)
         if now is None:
             row.status = ABSENT if source.why(entry.file) == NO_FILE else UNKNOWN

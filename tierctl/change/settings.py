@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from tierctl.core import parse
 from tierctl.core.errors import USAGE, TierctlError, near
-from tierctl.core.paths import BALANCING, CGROUP, DEMOTION, HAS_CPU, LIMIT, NODES, ONLINE, TIER
+from tierctl.core.paths import BALANCING, CGROUP, DEMOTION, LIMIT, ONLINE, TIER
 from tierctl.core.source import ABSENT, Source
-from tierctl.core.texts import declared
+from tierctl.core.texts import load
 from tierctl.read import nodes
 from tierctl.read.mechanisms import TIERING
 
@@ -56,7 +56,6 @@ class Setting:
     most: int = 1
     default: int | str | None = None
     unit: str = ""
-    text: str = ""
 
     @property
     def span(self) -> str:
@@ -75,21 +74,16 @@ class Setting:
 @functools.cache
 def known() -> dict[str, Setting]:
     """All settings but limits of groups, by key, parts in the order of their declaration."""
-    found = [
-        Setting("enabled", f"{TIER}/enabled", Kind.MASTER, text="all parts work that are wished")
-    ]
-    for one in declared()["switches"]:
+    found = [Setting("enabled", f"{TIER}/enabled", Kind.MASTER)]
+    for one in load("declared.json")["switches"]:
         key = one["file"].removeprefix(f"{TIER}/").replace("/", ".")
-        wish = int(one.get("wish", True))
-        found.append(Setting(key, one["file"], Kind.PART, 0, 1, wish, text=one["text"]))
-    for one in declared()["knobs"]:
+        found.append(Setting(key, one["file"], Kind.PART, 0, 1, int(one.get("wish", True))))
+    for one in load("declared.json")["knobs"]:
         key, file = one["file"].replace("/", "."), f"{TIER}/{one['file']}"
         span = (one["min"], one["max"], one["default"])
-        found.append(Setting(key, file, Kind.KNOB, *span, one.get("unit", ""), one["text"]))
-    text = "0: off, 1: moves pages between fast nodes, 2: promotes by hint faults"
-    found.append(Setting("numa_balancing", BALANCING, Kind.NUMA, 0, 3, text=text))
-    text = "reclaim demotes pages, also where the part demote is off or absent"
-    found.append(Setting("demotion_enabled", DEMOTION, Kind.DEMOTION, text=text))
+        found.append(Setting(key, file, Kind.KNOB, *span, one.get("unit", "")))
+    found.append(Setting("numa_balancing", BALANCING, Kind.NUMA, 0, 3))
+    found.append(Setting("demotion_enabled", DEMOTION, Kind.DEMOTION))
     return {one.key: one for one in found}
 
 
@@ -122,9 +116,6 @@ def writable(file: str) -> bool:
     return inside and file.count("/") > CGROUP.count("/") + 1 and ".." not in file.split("/")
 
 
-# --- values ----------------------------------------------------------------------
-
-
 def check(setting: Setting, wanted: object, where: str = "") -> Wanted:
     """A value as it is wanted, or an error that says what the setting takes."""
     if isinstance(wanted, bool) and setting.span == "0 or 1":
@@ -150,38 +141,6 @@ def from_words(setting: Setting, word: str) -> Wanted:
     return check(setting, int(word) if NUMBER.fullmatch(word) else word)
 
 
-def fast_nodes(source: Source) -> int | None:
-    """How many nodes are fast: all with memory that are in no slow tier; None if unknown."""
-    with_memory = parse.ranges(source.get(f"{NODES}/has_memory"))
-    with_cpu = parse.ranges(source.get(HAS_CPU))
-    tiers = nodes.tiers(source)
-    if not with_memory or with_cpu is None or tiers is None:
-        return None
-    top = nodes.top_tier(tiers, with_cpu)
-    if top is None:
-        return None
-    slow = {node for tier, members in tiers.items() if tier > top for node in members}
-    return len(set(with_memory) - slow) or None
-
-
-def _computed(source: Source, wanted: str) -> tuple[str | None, str]:
-    match = AT_BOOT.fullmatch(wanted)
-    cpus = parse.ranges(source.get(ONLINE))
-    if not match or not cpus:
-        return None, "the number of CPUs is not known"
-    return str(max(int(match[1]), int(match[2]) // len(cpus))), ""
-
-
-def _single(source: Source, now: str) -> tuple[str | None, str]:
-    fast = fast_nodes(source)
-    if fast is None or not NUMBER.fullmatch(now):
-        return None, "the number of fast nodes is not known"
-    if fast == 1:
-        return "0", ""
-    mode = "1" if int(now) & TIERING else now
-    return mode, f"mode 1 balances between the {fast} fast nodes" if int(mode) else ""
-
-
 def resolve(source: Source, setting: Setting, wanted: Wanted, now: str) -> tuple[str | None, str]:
     """The text for the file, or None; and why this text, or why none, on this machine."""
     if wanted == DEFAULT and setting.default is not None:
@@ -190,11 +149,18 @@ def resolve(source: Source, setting: Setting, wanted: Wanted, now: str) -> tuple
         # The kernel shows demotion_enabled so.
         shows = setting.kind is Kind.DEMOTION
         return ("true" if wanted else "false") if shows else str(wanted), ""
-    if wanted == SINGLE:
-        return _single(source, now)
     if setting.kind is Kind.LIMIT:
         return wanted, ""
-    return _computed(source, wanted)
+    if wanted == SINGLE:
+        fast = len(nodes.read(source).of_tier("fast"))
+        if not fast or not NUMBER.fullmatch(now):
+            return None, "the number of fast nodes is not known"
+        mode = "0" if fast == 1 else "1" if int(now) & TIERING else now
+        return mode, f"mode 1 balances between the {fast} fast nodes" if int(mode) else ""
+    match, cpus = AT_BOOT.fullmatch(wanted), parse.ranges(source.get(ONLINE))
+    if not match or not cpus:
+        return None, "the number of CPUs is not known"
+    return str(max(int(match[1]), int(match[2]) // len(cpus))), ""
 
 
 def lacks(source: Source, setting: Setting) -> str:

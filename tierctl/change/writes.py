@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from tierctl.change import journal
 from tierctl.change.journal import Entry, Record
@@ -20,7 +19,6 @@ from tierctl.change.plan import ABSENT, CHANGE, OTHERS, RESTORE, SAME, UNKNOWN, 
 from tierctl.change.settings import Kind, writable
 from tierctl.core import files
 from tierctl.core.errors import DENIED, FINDING, TierctlError
-from tierctl.core.paths import CONF
 from tierctl.core.source import Live
 
 FAILED = "failed"
@@ -56,15 +54,10 @@ def keep(source: Live, wanted: Files) -> None:
         if text is not None:
             journal.put(source, path, text)
             continue
-        files.remove(source.place(path))
-        _prune(source.place(path).parent)
-
-
-def _prune(directory: Path) -> None:
-    """Remove a directory that tierctl may have made if nothing is left in it."""
-    if directory.name.endswith(".service.d") or str(directory).endswith(CONF):
-        with contextlib.suppress(OSError):
-            directory.rmdir()
+        place = source.place(path)
+        files.remove(place)
+        with contextlib.suppress(OSError):  # tierctl may have made it, and something may be in it
+            place.parent.rmdir()
 
 
 def _merged(record: Record, changes: Sequence[Row]) -> Record:
@@ -128,7 +121,6 @@ def perform(source: Live, record: Record, rows: Sequence[Row], kept: Files = ())
     changes = ordered(rows)
     done: list[Row] = []
     texts = [(path, source.get(path)) for path, _ in kept]
-    earlier = [(path, None if text is None else f"{text}\n") for path, text in texts]
     merged = _merged(record, changes)
     try:
         if changes:
@@ -140,10 +132,11 @@ def perform(source: Live, record: Record, rows: Sequence[Row], kept: Files = ())
             journal.save(source, final)
     except BaseException as error:
         stay = _undo(source, done)
+        changed = [(path, text and f"{text}\n") for path, text in texts if source.get(path) != text]
         try:
-            keep(source, earlier)
+            keep(source, changed)
         except OSError:
-            stay += [path for path, _ in kept]
+            stay += [path for path, _ in changed]
         if not stay:
             with contextlib.suppress(OSError):
                 journal.save(source, record)
@@ -165,15 +158,14 @@ def _explained(error: OSError, done: Sequence[Row], stay: Sequence[str]) -> Tier
     return TierctlError(f"{place} ({error.strerror or error})", after, code)
 
 
-def restore(source: Live, rows: Sequence[Row]) -> bool:
-    """Carry out a reversal; False if a write has failed."""
+def restore(source: Live, rows: Sequence[Row]) -> None:
+    """Carry out a reversal; a write that fails stops no other."""
     for row in ordered(rows):
         try:
             write(source, row.file, row.then or "")
         except OSError as error:
             if error.errno not in GONE:
                 row.status, row.reason = FAILED, error.strerror or str(error)
-    return not any(row.status == FAILED for row in rows)
 
 
 def close(source: Live, record: Record, rows: Sequence[Row]) -> None:

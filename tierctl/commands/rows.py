@@ -1,58 +1,50 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Rows of a plan as JSON, and as tables for people."""
+"""What `profile`, `set` and `group set` answer: rows of a plan, as JSON and as tables."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 from tierctl.change.plan import ABSENT, Row
 from tierctl.change.settings import Kind
 from tierctl.core import text
 
-AMOUNT = re.compile(r"[0-9]{1,19}")
+
+@dataclass
+class Answer:
+    """Settings, now and as they are wanted, and what the next boot finds."""
+
+    profile: str | None
+    settings: list[Row]
+    verified: bool | None = None  # None: not asked, or not known
+    kept: list[str] = field(default_factory=list)  # files in /etc that keep this
+    removed: dict[str, str] = field(default_factory=dict)  # the content by file
+    still_configured: str | None = None  # a file that revert leaves
+
+    def of(self, *statuses: str) -> list[Row]:
+        """The rows that have one of these."""
+        return [row for row in self.settings if row.status in statuses]
 
 
-def _value(value: str | None) -> int | str | None:
-    return int(value) if value is not None and AMOUNT.fullmatch(value) else value
-
-
-def document(row: Row) -> dict[str, Any]:
-    """A row as JSON; numbers are integers, and unknown is null."""
-    return {
-        "setting": row.key,
-        "file": row.file or None,
-        "now": _value(row.now),
-        "then": _value(row.then),
-        "status": row.status,
-        "reason": row.reason or None,
-        "from": row.origin or None,
-        "bytes": row.kind is Kind.LIMIT,
-    }
-
-
-def shown(row: dict[str, Any], name: str) -> str:
+def shown(row: Row, value: str | None) -> str:
     """A value for people; - stands for none."""
-    value = row[name]
     if value is None:
         return "-"
-    exact = row["bytes"] and isinstance(value, int)
+    if row.kind is Kind.LIMIT and value.isdecimal() and len(value) < 20:
+        return text.exact(int(value))
     # A damaged file may have any text.
-    return text.exact(value) if exact else text.clip(" ".join(str(value).split()) or '""', 24)
+    return text.clip(" ".join(value.split()) or '""', 24)
 
 
-def _place(row: dict[str, Any]) -> str:
-    if row["status"] == ABSENT:
-        return f"n/a: {row['reason']}"
-    return f"{row['file']}  {row['reason']}" if row["reason"] else str(row["file"])
-
-
-def table(found: Sequence[dict[str, Any]], now: str = "NOW", then: str = "THEN") -> list[str]:
+def table(found: Sequence[Row], now: str = "NOW", then: str = "THEN") -> list[str]:
     """SETTING, NOW, THEN, FILE; a file that does not fit has a line of its own."""
     cells = [["SETTING", now, then]]
-    cells += [[row["setting"], shown(row, "now"), shown(row, "then")] for row in found]
-    places = ["FILE", *(_place(row) for row in found)]
+    cells += [[row.key, shown(row, row.now), shown(row, row.then)] for row in found]
+    places = ["FILE"]
+    for row in found:
+        at = "n/a:" if row.status == ABSENT else row.file
+        places.append(f"{at}  {row.reason}" if row.reason else at)
     columns = text.table(cells, "<<<")
     width = max(map(len, columns))
     lines = []

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Files that have their old or their new content whatever happens, and locks."""
+"""Files that have their old or their new content whatever happens, and locks.
+
+A file has one writer at a time: the caller holds a lock, or is alone.
+"""
 
 from __future__ import annotations
 
@@ -23,34 +26,18 @@ def _sync(directory: Path) -> None:
         os.close(file)
 
 
-def _draft(path: Path) -> int:
-    """The draft beside a file, ours alone.  A draft that a killed program left is used again."""
-    while True:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | SAFE, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            own = os.fstat(file)
-            if own.st_uid != os.geteuid():
-                raise PermissionError(1, "the draft belongs to another user", str(path))
-            with contextlib.suppress(FileNotFoundError):
-                if os.stat(path, follow_symlinks=False).st_ino == own.st_ino:
-                    return file
-        except BaseException:
-            os.close(file)
-            raise
-        os.close(file)  # another program has made it the file meanwhile
-
-
 def replace(path: Path, data: bytes, mode: int = 0o644, private: bool = False) -> None:
     """Replace a file, or create it; raises OSError, and the file is as before then.
 
-    ``private``: only the owner may read it.  The directory must exist.
+    ``private``: only the owner may read it.  The directory must exist.  A draft that a killed
+    program left goes; a link is not followed, and nothing that is there is written to.
     """
     draft = path.with_name(f".{path.name}.tmp")
     try:
-        file = _draft(draft)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE, 0o600)
         try:
-            os.ftruncate(file, 0)
             os.fchmod(file, 0o600 if private else mode)  # whatever the umask is
             rest = memoryview(data)
             while rest:
