@@ -16,7 +16,7 @@ from tierctl.commands import why
 from tierctl.core import paths
 from tierctl.core.errors import LACKING, TierctlError
 from tierctl.core.text import Style
-from tierctl.read import distance, nodes
+from tierctl.read import distance, mechanisms, nodes
 from tierctl.read.distance import DRAM, Reference
 from tierctl.read.nodes import Access, Machine, Node
 
@@ -110,7 +110,7 @@ def test_dax_default_is_tier_22() -> None:
 def node(number: int, access: tuple[int, int, int, int] | None, cpu: bool = True) -> Node:
     """A node of which the reference asks nothing else."""
     figures = Access(*access) if access else None
-    return Node(number, "fast", 4, cpu, 1, 1, 0, {}, None, figures)
+    return Node(number, "fast", 4, cpu, 1, 1, 0, None, figures)
 
 
 @pytest.mark.parametrize(
@@ -200,22 +200,39 @@ def test_kernel_without_tiers_says_nothing_of_tiers(tmp_path: Path) -> None:
 def test_zoneinfo_of_many_cpus_gives_zones_and_watermarks(tmp_path: Path) -> None:
     machine, _ = filled(source(tmp_path, replace(STOCK, cpus=64)))
     assert [zone.name for zone in machine.zones] == ["Normal", "Normal", "Movable"]
-    assert machine.nodes[0].watermarks == {
-        "min": 20_000 * 4096,
-        "low": 40_000 * 4096,
-        "high": 60_000 * 4096,
-        "promo": 80_000 * 4096,
-    }
+    assert machine.zones[0].high == 60_000
+    free = machine.zones[0].free
+    assert nodes.room(machine, 0, False) == (free - 60_000) * 4096
 
 
-def test_zoneinfo_without_promo_gives_an_unknown_promo(tmp_path: Path) -> None:
+def test_zoneinfo_without_watermarks_gives_unknown_room(tmp_path: Path) -> None:
     found = source(tmp_path, STOCK)
     file = tmp_path / "root/proc/zoneinfo"
     lines = file.read_text().split("\n")
-    file.write_text("\n".join(one for one in lines if "promo" not in one))
+    file.write_text("\n".join(one for one in lines if "high     " not in one))
     machine, _ = filled(found)
-    assert machine.nodes[0].watermarks["promo"] is None
-    assert machine.nodes[0].watermarks["high"] == 60_000 * 4096
+    assert machine.zones[0].high is None and nodes.room(machine, 0, False) is None
+
+
+@pytest.mark.parametrize(
+    ("swap_free", "swappiness", "demotion", "blind"),
+    [
+        (0, 60, "false", {0, 1, 2}),
+        (0, 60, "true", {2}),  # no node is slower than the slow one
+        (1 << 20, 60, "false", set()),
+        (100, 60, "false", {0, 1, 2}),  # KiB: less than a batch
+        (1 << 20, 0, "true", {0, 1, 2}),
+        (None, 60, "false", set()),
+    ],
+)
+def test_nodes_whose_anonymous_pages_go_nowhere_are_blind(
+    tmp_path: Path, swap_free: int | None, swappiness: int, demotion: str, blind: set[int]
+) -> None:
+    found = source(tmp_path, replace(STOCK, demotion=demotion, swap_free=swap_free))
+    (tmp_path / "root/proc/sys/vm").mkdir()
+    (tmp_path / "root/proc/sys/vm/swappiness").write_text(f"{swappiness}\n")
+    machine, working = nodes.read(found), mechanisms.read(found)
+    assert nodes.blind(found, machine, working.demotes()) == blind
 
 
 @pytest.mark.parametrize("text", [None, "", "Node 0, zone Normal", "x\nNode 0, zone  DMA\n  pages"])
@@ -244,13 +261,6 @@ def test_why_shows_the_formula_with_its_result(tmp_path: Path) -> None:
     assert "576 x 428 / 190 x 400000 / 92000 = 5639" in text
     assert "Distance 5639, from figures of the firmware (ACPI HMAT)" in text
     assert max(map(len, text.split("\n"))) <= 80
-
-
-def test_why_of_a_kernel_that_disagrees_says_so_and_is_a_finding(tmp_path: Path) -> None:
-    spec = replace(OURS, nodes=(FAST, FAST, replace(SLOW, distance=5640)))
-    found = source(tmp_path, spec)
-    assert why.answer(found, 2).code == 1 and "The kernel has 5640" in screen(found, 2)
-    assert why.answer(found, 0).code == 0
 
 
 def test_why_of_different_dram_nodes_names_them(tmp_path: Path) -> None:

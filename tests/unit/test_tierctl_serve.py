@@ -16,15 +16,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client.core import Metric
 from tierctl_trees import OURS, Stepping, build
 
 from tierctl.change.current import current
 from tierctl.core.errors import FINDING, USAGE, TierctlError
 from tierctl.core.pace import Pace
 from tierctl.export import serve
-from tierctl.export.metrics import Exporter
+from tierctl.export.metrics import Exporter, render
 from tierctl.export.serve import Paced
-from tierctl.export.text import render
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -62,12 +62,29 @@ def test_port_answers_in_both_formats_and_names_no_python_process(metrics: Paced
     assert kind.startswith("application/openmetrics-text") and body.endswith("# EOF\n")
 
 
-def test_idle_client_is_dropped(metrics: Paced, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("said", [b"", b"GET", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"])
+def test_silent_client_is_dropped_without_a_word(
+    metrics: Paced,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    said: bytes,
+) -> None:
     monkeypatch.setattr(serve._Handler, "timeout", 0.1)
-    port = free_port()
+    port, before = free_port(), threading.active_count()
     serve.start(metrics, str(port))
     with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(said)
         assert client.recv(1) == b""
+    ended(before + 1)
+    assert capfd.readouterr().err == ""
+
+
+def ended(count: int) -> None:
+    """Wait until no more threads are there than some."""
+    until = time.monotonic() + 10
+    while threading.active_count() > count and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() <= count
 
 
 def test_oldest_connection_of_too_many_makes_room(
@@ -107,8 +124,36 @@ def test_slow_reading_of_the_machine_keeps_at_most_some_connections(
         assert "tier_node_bytes{" in get(port)[1]
 
 
-def test_scrape_that_fails_is_an_error_and_the_next_one_may_succeed(
+def test_scrape_is_answered_although_many_clients_connect_meanwhile(
     metrics: Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silent ones, and ones that have said half of a request."""
+    go, asked, collect = threading.Event(), threading.Event(), metrics.exporter.collect
+
+    def slow() -> list[Metric]:
+        asked.set()
+        assert go.wait(10)
+        return collect()
+
+    monkeypatch.setattr(metrics.exporter, "collect", slow)
+    port = free_port()
+    serve.start(metrics, str(port))
+    with contextlib.ExitStack() as stack:
+        place = ("127.0.0.1", port)
+        scrape = stack.enter_context(socket.create_connection(place, 10))
+        scrape.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert asked.wait(10)
+        for number in range(3 * serve.MOST):
+            idle = stack.enter_context(socket.create_connection(place, 10))
+            idle.sendall(b"GET" * (number % 2))
+        time.sleep(0.1)
+        go.set()
+        body = b"".join(iter(lambda: scrape.recv(1 << 16), b""))
+    assert b" 200 " in body.splitlines()[0] and b"tier_node_bytes{" in body
+
+
+def test_scrape_that_fails_is_an_error_and_the_next_one_may_succeed(
+    metrics: Paced, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = free_port()
     serve.start(metrics, str(port))
@@ -116,6 +161,7 @@ def test_scrape_that_fails_is_an_error_and_the_next_one_may_succeed(
         patch.setattr(metrics.exporter, "collect", lambda: 1 // 0)
         with pytest.raises(urllib.error.HTTPError, match="500"):
             get(port)
+    assert "ZeroDivisionError" in capfd.readouterr().err
     assert "tier_node_bytes{" in get(port)[1]
 
 

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from tierctl.checks.check import INFO, WARNING, Check, Found, need, not_known
+from tierctl.checks.check import INFO, WARNING, Check, Found, NotDone, need, not_known
 from tierctl.core import text
-from tierctl.core.paths import DEMOTION, MGLRU, ONLINE, TIER, ZONEINFO
+from tierctl.core.paths import DEMOTION, MGLRU, ONLINE, ZONEINFO
 from tierctl.core.source import ABSENT
-from tierctl.core.texts import advice
+from tierctl.core.texts import cause as cause_of
+from tierctl.explain import obstacles
 from tierctl.model.snapshot import Snapshot
 from tierctl.read.lru import total, used
-from tierctl.read.mechanisms import DAMON, HINTS, PROMOTE, TIERING, Mechanisms, Part
+from tierctl.read.mechanisms import DAMON, HINTS, PROMOTE, TIERING
 from tierctl.read.nodes import room
 
 MOST_AGAIN = 0.1  # of promotions
@@ -23,13 +24,6 @@ NAMES = {
     HINTS: "NUMA balancing (mode 2)",
     DAMON: "DAMON (migrate_hot)",
 }
-BALANCES = (
-    "NUMA balancing 1 moves used pages up while fast nodes have room, hot or not.  No mechanism "
-    "promotes by hotness."
-)
-NOTHING = "No mechanism of the kernel promotes: hot pages stay on slow nodes."
-GENERAL = "tierctl profile apply general"
-STOCK = "tierctl profile apply hint"  # kernels without parts
 
 
 def _two_tiers(now: Snapshot) -> bool:
@@ -37,56 +31,20 @@ def _two_tiers(now: Snapshot) -> bool:
     return bool(now.slow)
 
 
-def waits(part: Part) -> str:
-    """The state of a part, and the reason for it."""
-    return f"the part {part.name} is {part.state}: {part.reason or 'no reason is given'}"
-
-
 def nothing_promotes(now: Snapshot) -> Found:
     """Slow memory, and no mechanism that moves hot pages up."""
-    found = now.mechanisms
-    if not _two_tiers(now) or found.promoters():
+    way = obstacles.nothing_promotes(now.mechanisms) if _two_tiers(now) else None
+    if way is None:
         return
-    unknown = found.unknown_promoter()
-    if unknown:
-        raise not_known(unknown)
-    need(found.tier, f"{TIER} cannot be read")
-    if found.state == "blocked":
-        yield (
-            WARNING,
-            "No mechanism promotes: the machine was booted with tier=off.",
-            "Take tier=off out of /etc/default/grub, call update-grub, and reboot.",
-        )
-    elif found.tier:
-        yield from _part_stands_still(found)
-    elif found.balances():
-        yield WARNING, BALANCES, STOCK
-    elif found.sources[HINTS].state.startswith(ABSENT):
-        todo = "Boot a kernel with NUMA balancing, or start DAMON with the action migrate_hot."
-        yield WARNING, NOTHING, todo
-    else:
-        yield WARNING, NOTHING, STOCK
-
-
-def _part_stands_still(found: Mechanisms) -> Found:
-    """Why the parts scan and promote of this kernel promote nothing."""
-    parts = [one for name in ("scan", "promote") if (one := found.part(name))]
-    off = [one.name for one in parts if one.enabled is False]
-    waiting = [one for one in parts if one.state in ("waiting", "unsupported")]
-    if found.enabled and off == ["promote"]:
-        yield (
-            INFO,
-            "promote/enabled is 0: hot pages are counted, and stay on slow nodes.",
-            "If they shall move:\ntierctl set promote.enabled 1",
-        )
-    elif found.enabled and off == ["scan"]:
-        what = "No mechanism promotes: scan/enabled is 0, so no page is found hot."
-        yield WARNING, what, "tierctl set scan.enabled 1"
-    elif found.enabled and waiting and not off:
-        todo = advice(waiting[0].reason)
-        yield WARNING, f"No mechanism promotes: {waits(waiting[0])}.", todo[0].upper() + todo[1:]
-    else:
-        yield WARNING, BALANCES if found.balances() else NOTHING, GENERAL
+    if way.id == "unknown":
+        raise NotDone("; ".join(one for one in (way.words["why"], way.words["todo"]) if one))
+    cause, part = cause_of(way.id), now.mechanisms.part("promote")
+    what = cause["what"].format(**way.words).removeprefix("hot; ")
+    todo = cause["todo"].format(**way.words)
+    if not todo.startswith("tierctl "):
+        todo = todo[0].upper() + todo[1:] + ("" if "\n" in todo else ".")
+    chosen = way.id == "observe" and part is not None and part.enabled is False
+    yield INFO if chosen else WARNING, f"No mechanism promotes: {what}.", todo
 
 
 def demotion_off(now: Snapshot) -> Found:
@@ -178,7 +136,7 @@ def hot_waits(now: Snapshot) -> Found:
     if not any(rooms) and hot > MOST_WAITING * size:
         full = "The fast node is full" if len(rooms) == 1 else "All fast nodes are full"
         what = f"{full}; {text.size(hot)} on slow nodes was used, or is new, in 60 s."
-        todo = "Reclaim makes room of cold pages: tierctl heat --look tells how many, top whose."
+        todo = "Reclaim demotes cold pages: tierctl heat --look tells how many, top whose."
         if PROMOTE in promoters:
             todo = f"tierctl explain node {now.fast[0]}"
         yield INFO, what, todo

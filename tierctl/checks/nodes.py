@@ -18,7 +18,6 @@ VENDOR = "Ask the vendor of the firmware for a correct HMAT."
 
 
 def one_tier(now: Snapshot) -> Found:
-    """No memory tiers at all, or all nodes are fast."""
     machine = now.machine
     if machine.tiers is None:
         note = machine.sources["tiers"]
@@ -42,7 +41,6 @@ def one_tier(now: Snapshot) -> Found:
 
 
 def dram_differs(now: Snapshot) -> Found:
-    """The kernel gives up its formula if DRAM nodes differ."""
     base = now.base
     if base.mismatch is not None:
         yield (
@@ -61,7 +59,6 @@ def dram_differs(now: Snapshot) -> Found:
 
 
 def dax_mode(now: Snapshot) -> Found:
-    """Memory devices that are not used as system RAM."""
     source = now.source
     names = source.listing(DAXES)
     if names is None and source.why(DAXES) == ABSENT:
@@ -82,7 +79,6 @@ def dax_mode(now: Snapshot) -> Found:
 
 
 def blocks_offline(now: Snapshot) -> Found:
-    """Memory of slow nodes that is not online."""
     source, unread, found = now.source, 0, False
     for name in source.listing(NODES) or []:
         node = number(name.removeprefix("node")) if name.startswith("node") else None
@@ -111,7 +107,6 @@ def blocks_offline(now: Snapshot) -> Found:
 
 
 def not_movable(now: Snapshot) -> Found:
-    """Slow memory outside of the zone Movable holds the kernel's own data, too."""
     now.need_tiers()
     for one in now.machine.of_tier("slow"):
         if one.device and one.movable is not None and one.total and one.movable < one.total // 2:
@@ -125,7 +120,6 @@ def not_movable(now: Snapshot) -> Found:
 
 
 def hugetlb_slow(now: Snapshot) -> Found:
-    """Huge pages of hugetlbfs never move."""
     now.need_tiers()
     for node in now.slow:
         total = hugetlb(now.source, node)

@@ -7,11 +7,11 @@ import re
 
 from tierctl.change.current import current
 from tierctl.checks.check import INFO, WARNING, Check, Found, NotDone, need
-from tierctl.checks.moves import GENERAL
 from tierctl.core.parse import as_ranges, number, ranges
 from tierctl.core.paths import CGROUP, LIMIT
 from tierctl.core.source import ABSENT
 from tierctl.core.texts import advice
+from tierctl.explain.obstacles import GENERAL
 from tierctl.model.snapshot import Snapshot
 
 SHOWN = 3  # names in a sentence
@@ -26,12 +26,6 @@ TAINTS = {
 }
 EXPORTER = "/etc/default/prometheus-node-exporter"
 FIELDS = re.compile(r"--collector\.vmstat\.fields[= ]\s*(\S+)")
-# Files that older kernels of tiershift had; docs/names.md
-OLD = re.compile(
-    r"/sys/kernel/mm/(?:kmmscand|migrc|numab_later|migrate_batch|zap_batch)/"
-    r"|\bkvm[. ](?:range|lockless)_aging|\b(?:range|lockless)_aging="
-)
-PLACES = ("/etc/tmpfiles.d", "/etc/udev/rules.d", "/etc/modprobe.d", "/etc/sysctl.d")
 
 
 def _names(found: list[str]) -> str:
@@ -48,7 +42,6 @@ def _groups(now: Snapshot) -> list[str]:
 
 
 def limit_zero(now: Snapshot) -> Found:
-    """Groups of which nothing is promoted."""
     if not now.mechanisms.part("promote"):
         return
     found = [one for one in _groups(now) if now.source.get(f"{CGROUP}{one}/{LIMIT}") == "0"]
@@ -63,7 +56,6 @@ def limit_zero(now: Snapshot) -> Found:
 
 
 def cpuset_slow(now: Snapshot) -> Found:
-    """Groups whose cpuset has slow nodes only."""
     now.need_tiers()
     slow = set(now.slow)
     if not slow:
@@ -82,7 +74,6 @@ def cpuset_slow(now: Snapshot) -> Found:
 
 
 def guests_without_age(now: Snapshot) -> Found:
-    """Virtual machines, and a part that is made for them does not work."""
     from tierctl.read import groups  # noqa: PLC0415
 
     part = now.mechanisms.part("age")
@@ -103,7 +94,6 @@ def guests_without_age(now: Snapshot) -> Found:
 
 
 def older_kernel(now: Snapshot) -> Found:
-    """Settings that this tool knows and the kernel lacks."""
     from tierctl.change.settings import known  # noqa: PLC0415 - `status` does not need it
 
     lacking = [
@@ -122,7 +112,6 @@ def older_kernel(now: Snapshot) -> Found:
 
 
 def taint(now: Snapshot) -> Found:
-    """The kernel says itself that something went wrong."""
     value = number(now.source.get(TAINTED))
     need(value, f"{TAINTED} cannot be read")
     found = [what for bit, what in TAINTS.items() if (value or 0) >> bit & 1]
@@ -131,29 +120,20 @@ def taint(now: Snapshot) -> Found:
 
 
 def lockdown(now: Snapshot) -> Found:
-    """Secure Boot refuses a file that tierctl reads."""
     text = now.source.get(LOCKDOWN)
     if text is None:
         if now.source.why(LOCKDOWN) != ABSENT:
             raise NotDone(f"{LOCKDOWN} cannot be read; run as root")
         return
-    if "[integrity]" in text:
+    if "[none]" not in text:
         yield (
             INFO,
-            "Lockdown is in the mode integrity (Secure Boot): debugfs lru_gen is refused.",
+            "Lockdown is on (Secure Boot): debugfs lru_gen is refused.",
             "Nothing: tierctl reads lru_gen_full, which takes longer.",
-        )
-    elif "[confidentiality]" in text:
-        yield (
-            INFO,
-            "Lockdown is in the mode confidentiality: debugfs lru_gen and tracefs are refused. "
-            "tierctl reads lru_gen_full, which takes longer, and `explain` hears no visit.",
-            "If `explain` shall hear visits, boot with lockdown=integrity instead.",
         )
 
 
 def exporter_filter(now: Snapshot) -> Found:
-    """node_exporter's default drops all counters of promotion."""
     text = now.source.get(EXPORTER)
     if text is None:
         if now.source.why(EXPORTER) != ABSENT:
@@ -173,26 +153,7 @@ def exporter_filter(now: Snapshot) -> Found:
         )
 
 
-def stale_files(now: Snapshot) -> Found:
-    """Files for kernels before the interface in /sys/kernel/mm/tier."""
-    found = []
-    for place in PLACES:
-        names = now.source.listing(place)
-        if names is None and now.source.why(place) != ABSENT:
-            raise NotDone(f"{place}: {now.source.why(place)}")
-        for name in names or []:
-            if OLD.search(now.source.get(f"{place}/{name}") or ""):
-                found.append(f"{place}/{name}")
-    if found:
-        yield (
-            WARNING,
-            f"These files name settings that kernels have no more: {_names(found)}.",
-            "Remove them; tier=on on the kernel's command line replaces them.",
-        )
-
-
 def profile_differs(now: Snapshot) -> Found:
-    """The chosen profile, and the values now."""
     found = current(now.source)
     if found.error:
         raise NotDone(found.error)
@@ -214,6 +175,5 @@ CHECKS = [
     Check("taint", taint),
     Check("lockdown", lockdown),
     Check("exporter-filter", exporter_filter),
-    Check("stale-files", stale_files),
     Check("profile-differs", profile_differs, True),
 ]

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from typing import Any
 
-from tierctl.checks.all import ALL
-from tierctl.checks.check import ERROR, INFO, WARNING, run
+from tierctl.checks import ALL
+from tierctl.checks.check import ERROR, INFO, WARNING, Report, run
 from tierctl.core import text
 from tierctl.core.errors import FINDING, WELL
 from tierctl.core.reply import Reply, show
@@ -17,16 +16,7 @@ from tierctl.model.snapshot import twice
 from tierctl.model.status import Finding
 
 MARKS = {ERROR: ("bad", "!!"), WARNING: ("warn", "! "), INFO: ("dim", "- ")}
-
-
-@dataclass
-class Result:
-    """What doctor found."""
-
-    checks: int
-    done: int
-    findings: list[Finding]
-    not_done: dict[str, str]
+NAMES = {ERROR: "error", WARNING: "warning", INFO: "remark"}
 
 
 def draw_finding(one: Finding, style: text.Style) -> list[str]:
@@ -40,34 +30,33 @@ def draw_finding(one: Finding, style: text.Style) -> list[str]:
 
 
 def _draw(reply: Reply, style: text.Style) -> list[str]:
-    data: Result = reply.data
+    data: Report = reply.data
     lines = [line for one in data.findings for line in draw_finding(one, style)]
     if data.not_done:
         lines += [style.paint("head", "NOT CHECKED")]
     for name, why in data.not_done.items():
         lines += text.wrap(f"{name}: {why}", "        ", "   ")
-    counts = [sum(one.severity == kind for one in data.findings) for kind in MARKS]
-    names = ("error", "warning", "remark")
-    words = [f"{n} {name}{'' if n == 1 else 's'}" for n, name in zip(counts, names, strict=True)]
-    lines.append(f"{data.done} of {data.checks} checks made: {', '.join(words)}.")
+    words = [
+        text.plural(sum(one.severity == kind for one in data.findings), name)
+        for kind, name in NAMES.items()
+    ]
+    made = len(data.done)
+    lines.append(f"{made} of {made + len(data.not_done)} checks made: {', '.join(words)}.")
     return lines
 
 
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Make all checks; 1 if there is an error or a warning."""
     now = twice(source, args.interval)
     report = run(ALL, now)
-    result = Result(len(ALL), len(report.done), report.findings, report.not_done)
     serious = any(one.severity != INFO for one in report.findings)
-    reply = Reply("doctor", result, now.sources, FINDING if serious else WELL)
+    reply = Reply("doctor", report, now.sources, FINDING if serious else WELL)
     return show(reply, source, args, _draw)
 
 
-SCHEMAS = {"doctor": Result}  # by kind of answer
+SCHEMAS = {"doctor": Report}  # by kind of answer
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command doctor."""
     one = commands.add_parser(
         "doctor",
         help="what keeps hot memory from the fast tier, and what to do",

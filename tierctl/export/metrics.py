@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client.core import Metric
+from prometheus_client import exposition
+from prometheus_client.core import CollectorRegistry, Metric
+from prometheus_client.openmetrics import exposition as modern
+from prometheus_client.registry import Collector
 
 from tierctl.core import texts
-from tierctl.core.paths import CGROUP
-from tierctl.core.reply import Note, note_for
 from tierctl.core.source import Source
 from tierctl.model.snapshot import Sampler, Snapshot
 from tierctl.model.status import Verified
 from tierctl.read import groups, threads
-from tierctl.read.groups import Group
 
 STATES = ("off", "blocked", "waiting", "on", "partly")
 FAILED = "tier_promote_fail_"
@@ -34,23 +34,20 @@ DAMON = {"migrate_hot": "up", "migrate_cold": "down"}
 
 
 class Families:
-    """All metrics by name; those without a point are left out."""
+    """All metrics by name."""
 
     def __init__(self) -> None:
-        self._all = {
-            name: Metric(name, words, kind, unit) for name, kind, unit, words in texts.metrics()
+        self.all = {
+            name: Metric(name, words, kind, unit)
+            for name, kind, unit, words in texts.load()["metrics"]
         }
 
     def add(self, name: str, value: float | None, **labels: str) -> None:
         """Add a point, unless the value is unknown."""
         if value is not None:
-            found = self._all[name]
+            found = self.all[name]
             sample = f"{name}_total" if found.type == "counter" else name
             found.add_sample(sample, labels, round(value, 6))
-
-    def known(self) -> list[Metric]:
-        """The metrics that have a point."""
-        return [one for one in self._all.values() if one.samples]
 
 
 def _nodes(found: Families, now: Snapshot) -> None:
@@ -140,7 +137,7 @@ def _switches(found: Families, now: Snapshot) -> None:
     found.add("tier_numa_balancing_mode", mechanisms.numa_balancing)
 
 
-class Exporter:
+class Exporter(Collector):
     """Reads a machine again and again, and makes metrics."""
 
     def __init__(
@@ -152,43 +149,34 @@ class Exporter:
     ) -> None:
         self.source, self.patterns, self.profile = source, patterns, profile
         self.sampler = Sampler(source, lru_every)
-        self.sources: dict[str, Note] = {}
-        self.shown = self.left_out = 0
-
-    def _groups(self, now: Snapshot) -> Iterator[tuple[str, Group]]:
-        """The groups with their labels."""
-        if not groups.available(self.source):
-            self.sources["groups"] = note_for(self.source, f"{CGROUP}/cgroup.controllers")
-            return
-        paths, self.left_out = groups.chosen(self.source, self.patterns)
-        labels = groups.labels(paths)
-        for path in paths:
-            used = groups.usage(self.source, path)
-            if used is not None:  # else it has ended, or has no memory controller
-                yield labels[path], groups.group(path, used, now.machine)
 
     def collect(self) -> list[Metric]:
-        """The metrics now."""
-        now = self.sampler.take()
-        self.sources = now.sources | {  # counters since boot are exported, and no rates
-            "cost": threads.note(self.source, now.threads),
-            "damon": now.mechanisms.sources["damon"],
-        }
-        for name in ("flow", "distance"):
-            self.sources.pop(name, None)
-        found = Families()
+        now, found = self.sampler.take(), Families()
         _nodes(found, now)
         _moves(found, now)
         _cost(found, now)
         _switches(found, now)
-        self.shown = self.left_out = 0
-        for label, one in self._groups(now):
-            self.shown += 1
-            found.add("tier_group_bytes", one.fast, group=label, tier="fast")
-            found.add("tier_group_bytes", one.slow, group=label, tier="slow")
-        verified = self.profile(self.source)
-        if verified.error:
-            self.sources["profile"] = Note(None, verified.error)
-        agrees = verified.verified
+        available = groups.available(self.source)
+        paths = groups.chosen(self.source, self.patterns) if available else []
+        for path, label in groups.labels(paths).items():
+            used = groups.usage(self.source, path)
+            if used is not None:  # else it has ended, or has no memory controller
+                one = groups.group(path, used, now.machine)
+                found.add("tier_group_bytes", one.fast, group=label, tier="fast")
+                found.add("tier_group_bytes", one.slow, group=label, tier="slow")
+        agrees = self.profile(self.source).verified
         found.add("tier_profile_verified", None if agrees is None else int(agrees))
-        return found.known()
+        return [one for one in found.all.values() if one.samples]
+
+
+def registry(metrics: Collector) -> CollectorRegistry:
+    """A registry with these metrics, and none of the Python process."""
+    found = CollectorRegistry(auto_describe=False)
+    found.register(metrics)
+    return found
+
+
+def render(metrics: Collector, openmetrics: bool = True) -> str:
+    """OpenMetrics, or the older format, which the textfile collector of node_exporter reads."""
+    made = modern.generate_latest if openmetrics else exposition.generate_latest
+    return made(registry(metrics)).decode("utf-8", "backslashreplace")

@@ -7,18 +7,19 @@ import contextlib
 import errno
 import socket
 import threading
+import time
 from collections.abc import Callable
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from tierctl.core.errors import DENIED, FINDING, USAGE, TierctlError
-from tierctl.core.pace import Pace, cpu_s, say
-from tierctl.export.metrics import Exporter
-from tierctl.export.text import registry
+from tierctl.core.pace import Pace, say
+from tierctl.export.metrics import Exporter, registry
 
 PATIENCE_S = 5.0  # that a client may be silent
 MOST = 8  # connections
@@ -37,7 +38,7 @@ def address(word: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-class Paced:
+class Paced(Collector):
     """Metrics that are taken at most once in half an interval, whoever asks."""
 
     def __init__(
@@ -45,7 +46,7 @@ class Paced:
         exporter: Exporter,
         interval_s: float,
         clock: Callable[[], float],
-        cpu: Callable[[], float] = cpu_s,
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
         self.exporter, self.clock, self.cpu = exporter, clock, cpu
         self.pace = Pace(interval_s, SHARE)
@@ -67,34 +68,44 @@ class Paced:
 
 
 class _Handler(WSGIRequestHandler):
-    """Answers one connection."""
-
     timeout = PATIENCE_S
 
+    def parse_request(self) -> bool:
+        """The request has come, so this connection makes no room for others."""
+        found = super().parse_request()
+        cast("_Server", self.server).silent.remove(self.connection)
+        return found
+
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
+        """Log no request."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection.  Beyond MOST connections the oldest one makes room."""
+    """A thread for each connection.  Beyond MOST the oldest one without a request makes room: it
+    reads no more, and ends, or answers a request that has come meanwhile."""
 
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, *args: Any) -> None:
-        self._room, self._open = threading.Semaphore(MOST), list[Any]()
+        self._room, self.silent = threading.Semaphore(MOST), list[Any]()
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
             with contextlib.suppress(OSError, IndexError):
-                self._open[0].shutdown(socket.SHUT_RDWR)
+                self.silent[0].shutdown(socket.SHUT_RD)
             self._room.acquire()
-        self._open.append(request)
+        self.silent.append(request)
         super().process_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Be quiet: the client was silent, or has gone.  wsgiref tells of a reading that fails."""
 
     def shutdown_request(self, request: Any) -> None:
         super().shutdown_request(request)
-        self._open.remove(request)
+        with contextlib.suppress(ValueError):
+            self.silent.remove(request)
         self._room.release()
 
 
