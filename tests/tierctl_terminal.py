@@ -25,7 +25,7 @@ class Screen:
         pid = shlex.quote(str(place / "pid"))
         script = place / "script"
         script.write_text(
-            f"sh -c 'echo $$ >{pid}; exec \"$@\"' sh {command}\n"
+            f"trap : INT; sh -c 'echo $$ >{pid}; exec \"$@\"' sh {command}\n"
             f'echo "rc=$?"; echo "modes= $({modes})"\nexec sleep 60\n'
         )
         size = ("-x", str(columns), "-y", str(rows))

@@ -13,12 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl_process import PID, machine, process
 from tierctl_trees import (
     FAST,
     OLD,
     OURS,
-    PLAIN,
     SLOW,
     STOCK,
     Spec,
@@ -27,18 +25,20 @@ from tierctl_trees import (
     numa_stat,
     vmstat,
 )
+from tierctl_trees import PLAIN as BARE
 
-from tierctl.commands import explain
-from tierctl.core import text
+from tierctl.checks.check import ERROR, INFO, WARNING
+from tierctl.model.status import Finding
+from tierctl.read import groups
 from tierctl.watch import screen
-from tierctl.watch.samples import Samples
-from tierctl.watch.screen import EXPLAIN, HEAT, HELP, MAIN, Frame, Line, State
+from tierctl.watch.screen import ALARM, PLAIN, WARN, Frame, Line, State
+from tierctl.watch.viewer import Samples
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden/tierctl"
 MANY = replace(OURS, nodes=(FAST,) * 8 + (SLOW,) * 8, groups=20)
 Frames = Callable[[Spec], Frame]
 BLIND = replace(OURS, lru_gen=None)
-SPECS = {"plain": PLAIN, "old": OLD, "many-nodes": MANY, "no-mglru": BLIND}
+SPECS = {"plain": BARE, "old": OLD, "many-nodes": MANY, "no-mglru": BLIND}
 
 
 def moving(tmp_path: Path, spec: Spec) -> Stepping:
@@ -82,22 +82,13 @@ def state(of: Frame | None, **more: object) -> State:
 
 def text_of(lines: list[Line]) -> str:
     """The characters of a screen."""
-    return "\n".join("".join(words for words, _ in line) for line in lines)
+    return "\n".join(words for words, _ in lines)
 
 
 def drawn(found: State, width: int = 80, height: int = 24) -> str:
-    """A screen as text, and behind it where its attributes are."""
-    lines = screen.draw(found, width, height)
-    marks = []
-    for row, line in enumerate(lines):
-        column = 0
-        for words, kind in line:
-            if kind:
-                marks.append(f"{row}:{column}+{len(words)} {kind}")
-            column += len(words)
+    """A screen as text, each line with its attribute."""
     # Spaces at the end of a line would go unseen in a file.
-    rows = [f"|{line}|" for line in text_of(lines).split("\n")]
-    return "\n".join([*rows, *marks]) + "\n"
+    return "".join(f"|{words}|{kind}\n" for words, kind in screen.draw(found, width, height))
 
 
 def compare(name: str, found: str) -> None:
@@ -107,9 +98,6 @@ def compare(name: str, found: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(found, "utf-8")
     assert path.read_text("utf-8") == found, f"{path} differs; see TIERCTL_GOLDEN above"
-
-
-# --- golden screens --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -124,47 +112,33 @@ def test_screen_of_a_machine_is_the_golden_one(frames: Frames, name: str) -> Non
         ("watch-132x50", 132, 50, {}),
         ("watch-selected", 80, 24, {"selected": "/system.slice/service0000.service"}),
         ("watch-slowed", 80, 24, {"interval": 8.0, "slowed": True, "paused": True}),
-        ("watch-help", 80, 24, {"view": HELP}),
     ],
 )
-def test_screen_of_a_size_and_a_view_is_the_golden_one(
+def test_screen_of_a_size_and_a_state_is_the_golden_one(
     frames: Frames, name: str, width: int, height: int, more: dict[str, object]
 ) -> None:
     compare(name, drawn(state(frames(OURS), **more), width, height))
 
 
 def test_screen_of_a_recording_is_the_golden_one(frames: Frames) -> None:
-    found = state(frames(OURS), live=False, played="20 s of 20  x4  END")
+    found = state(frames(OURS), samples=26, at=26)
     compare("watch-record", drawn(found))
-
-
-def test_screen_of_an_explanation_is_the_golden_one(tmp_path: Path) -> None:
-    found = machine(tmp_path)
-    process(found.tree, Mems_allowed_list="1")
-    lines = explain.draw(explain.answer(found, [str(PID)]), text.Style(True))
-    compare("watch-explain-40", drawn(state(None, view=EXPLAIN, lines=lines), 40))
 
 
 def test_golden_files_are_those_of_the_tests() -> None:
     names = {f"watch-{name}" for name in SPECS} | {"watch-record"}
-    names |= {"watch-explain-40", "watch-40x10", "watch-132x50"}
-    names |= {f"watch-{one}" for one in ("selected", "slowed", "help")}
+    names |= {"watch-40x10", "watch-132x50"}
+    names |= {f"watch-{one}" for one in ("selected", "slowed")}
     assert {path.stem for path in GOLDEN.glob("watch-*")} == names
 
 
-# --- what holds for each screen --------------------------------------------------
-
-
-@pytest.mark.parametrize("view", [MAIN, HEAT, HELP, EXPLAIN])
-def test_lines_fill_the_screen_at_any_size(frames: Frames, view: str) -> None:
+def test_lines_fill_the_screen_at_any_size(frames: Frames) -> None:
     of = frames(OURS)
-    lines = ["\x1b[1mword\x1b[0m " * 30, "", "x" * 300]
     for width in (1, 2, 3, 7, 20, 39, 40, 79, 80, 81, 300):
-        for height in (1, 2, 3, 4, 5, 8, 10, 24, 70):
-            found = state(of, view=view, lines=lines, scroll=width, message="m" * (width % 5))
-            got = screen.draw(found, width, height)
+        for height in (1, 2, 3, 4, 5, 8, 10, 24, 70, 100):
+            got = screen.draw(state(of, message="m" * (width % 5)), width, height)
             assert len(got) == height
-            assert {sum(len(words) for words, _ in line) for line in got} == {width}
+            assert {len(words) for words, _ in got} == {width}
 
 
 def test_screen_without_a_frame_says_that_it_reads() -> None:
@@ -173,9 +147,9 @@ def test_screen_without_a_frame_says_that_it_reads() -> None:
 
 def test_small_screen_keeps_figures_and_the_selected_group(frames: Frames) -> None:
     of = frames(replace(OURS, groups=20))
-    for path in screen.choices(state(of)):
+    for path in screen.choices(of):
         got = text_of(screen.draw(state(of, selected=path), 40, 10))
-        assert "WORTH" in got and screen.name(path)[:18] in got
+        assert "WORTH" in got and groups.title(path)[:18] in got
 
 
 def test_heat_goes_before_groups_do(frames: Frames) -> None:
@@ -188,10 +162,22 @@ def test_heat_goes_before_groups_do(frames: Frames) -> None:
     assert not seen[12][0] and seen[24][0] and seen[39] == (True, 5)
 
 
-def test_worst_finding_is_shown_with_what_to_do(frames: Frames) -> None:
-    spec = replace(STOCK, demotion="false")
-    got = text_of(screen.draw(state(frames(spec)), 80, 30))
-    assert "!" in got and "->" in got
+@pytest.mark.parametrize("severity", [ERROR, WARNING, INFO])
+def test_worst_finding_is_shown_in_its_attribute_with_what_to_do(
+    frames: Frames, severity: str
+) -> None:
+    of = frames(STOCK)
+    found = [Finding("planted", severity, "It is wrong.", "Mend it."), *of.status.data.findings]
+    data = replace(of.status.data, findings=found)
+    lines = screen.draw(state(replace(of, status=replace(of.status, data=data))), 80, 30)
+    kinds = {kind for words, kind in lines if "It is wrong." in words or "Mend it." in words}
+    assert kinds == {ERROR: {ALARM}, WARNING: {WARN}, INFO: set()}[severity]
+
+
+def test_tiering_that_is_off_is_a_warning(frames: Frames) -> None:
+    for spec, kind in ((OURS, PLAIN), (replace(OURS, enabled=0), WARN)):
+        words, found = screen.draw(state(frames(spec)), 80, 24)[1]
+        assert words.startswith("Tiering") and found == kind
 
 
 def test_names_have_one_cell_for_each_character() -> None:
@@ -206,23 +192,13 @@ def test_name_of_a_group_cannot_send_sequences_to_the_terminal(tmp_path: Path) -
     assert "a?]0;title??2J" in got and all(char.isprintable() or char == "\n" for char in got)
 
 
-def test_pieces_take_colours_and_keep_the_text() -> None:
-    line = text.Style(True).paint("bad", "!!") + " \x1b[7mx\x1b[0m"
-    assert screen.pieces(line) == [("!!", "bad"), (" ", ""), ("x", "")]
-    assert screen.fit([("abc", "bad")], 2) == [("a~", "bad")]
-    folded = screen.fold([("one two three", ""), (" four", "good")], 9)
-    assert [text_of([one]) for one in folded] == ["one two", "three", "four"]
-
-
 def test_recorded_and_messages_stand_in_their_lines(frames: Frames) -> None:
     for width in (8, 40, 80):
-        found = state(
-            frames(OURS), live=False, played="1 s of 2", message="Cannot do it", alarm=True
-        )
+        found = state(frames(OURS), samples=2, at=1, message="Cannot do it")
         lines = screen.draw(found, width, 24)
         assert text_of(lines).startswith("RECORDED"[: width - 1])
         assert text_of([lines[-1]]).startswith("Cannot"[: width - 1])
-        assert {kind for _, kind in lines[-1]} == {screen.ALARM}
+        assert lines[-1][1] == WARN
 
 
 def test_first_live_sample_does_not_call_the_machine_a_bundle(tmp_path: Path) -> None:

@@ -1,33 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What keys and time do in tierctl watch, without a terminal; samples; bundles; explain."""
+"""What keys and time do in tierctl watch, without a terminal; samples; bundles; texts."""
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import time as clock
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tierctl_process import machine
-from tierctl_trees import OURS, STOCK, Spec, Stepping, build, numa_stat, vmstat
+from tierctl_trees import FAST, OURS, SLOW, STOCK, Spec, Stepping, build, numa_stat, vmstat
 
 from tierctl import cli
-from tierctl.commands import capture
+from tierctl.commands import capture, explain, heat
 from tierctl.core import bundle as archive
-from tierctl.core import paths
+from tierctl.core import paths, text
 from tierctl.core.bundle import Bundle
 from tierctl.core.errors import USAGE
 from tierctl.core.source import Source
-from tierctl.watch import terminal, viewer
-from tierctl.watch.samples import Samples
-from tierctl.watch.screen import EXPLAIN, HEAT, HELP, MAIN
-from tierctl.watch.viewer import Explaining, Viewer
+from tierctl.read import groups
+from tierctl.watch import screen, terminal, viewer
+from tierctl.watch.viewer import Samples, Viewer
 
 GROUP = "/system.slice/service0000.service"
 OFF = replace(OURS, enabled=0)  # nothing promotes: explain has nothing to wait for
+PLAIN = text.Style()
 Output = pytest.CaptureFixture[str]
 
 
@@ -80,21 +76,22 @@ def live(found: Stepping) -> tuple[Viewer, Time]:
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A bundle whose five samples are 2 s apart."""
     base = tmp_path_factory.mktemp("bundle")
-    recorder = capture.record(moving(base / "tree"), 5, 2.0, 0)
-    archive.save(base / "b.tar.gz", recorder.samples, "made-up", "6.12")
-    return str(base / "b.tar.gz")
+    recorder = capture.record(moving(base / "tree"), 5, 2.0)
+    archive.save(base / "b.json.gz", recorder.samples, "made-up", "6.12")
+    return str(base / "b.json.gz")
 
 
-def played(source: Source | str, speed: float = 1.0) -> tuple[Viewer, Time]:
+def played(file: str, interval: float = 2.0) -> tuple[Viewer, Time]:
     """A recording that shows its first sample."""
     time = Time()
-    source = Bundle(source) if isinstance(source, str) else source
-    got = Viewer(source, speed=speed, clock=time.clock, cpu=time.cpu)
+    got = Viewer(Bundle(file), interval=interval, clock=time.clock, cpu=time.cpu)
     got.tick()
     return got, time
 
 
-# --- samples ---------------------------------------------------------------------
+def printed(got: Viewer, key: str, style: text.Style = PLAIN) -> str:
+    """What a key prints."""
+    return "\n".join(got.printed(key, style))
 
 
 def test_second_sample_agrees_with_status_and_top(tmp_path: Path) -> None:
@@ -145,11 +142,8 @@ def test_machine_without_groups_and_without_mglru_says_so(tmp_path: Path) -> Non
     tree = build(tmp_path, replace(STOCK, lru_gen=None))
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").unlink()
     frame = Samples(Stepping(tree)).take()
-    assert frame.top is None and "no cgroup v2" in frame.errors["top"]
-    assert frame.heat is None and "age of pages is not known" in frame.errors["heat"]
-
-
-# --- time and keys ---------------------------------------------------------------
+    assert frame.top is None and "no cgroup v2" in frame.no_top
+    assert frame.heat is None
 
 
 def test_samples_come_at_the_interval_and_not_in_a_pause(tmp_path: Path) -> None:
@@ -207,167 +201,135 @@ def test_file_that_vanishes_in_between_is_tried_again(
 def test_keys_select_groups_that_have_not_ended(tmp_path: Path) -> None:
     found = moving(tmp_path)
     got, time = live(found)
-    got.key("up")
+    got.key("KEY_UP")
     assert got.state.selected is None
-    got.key("down")
+    got.key("KEY_DOWN")
     assert got.state.selected == GROUP  # the largest one
+    for key in ("KEY_NPAGE", "nonsense"):
+        got.key(key)
+        assert got.state.selected == screen.choices(got.state.frame)[-1] != GROUP
+    got.key("KEY_PPAGE")
+    assert got.state.selected is None
+    got.key("j")
     (tmp_path / f"sys/fs/cgroup{GROUP}/memory.numa_stat").unlink()
     found.step = lambda second: None
     pass_(got, found, time, 2.0)
     assert got.state.selected is None and "service0000.service has ended" in got.state.message
 
 
-def test_views_open_close_and_scroll(tmp_path: Path) -> None:
-    got, _ = live(moving(tmp_path))
-    got.size = (80, 10)
-    for key, view in (("?", HELP), ("?", MAIN), ("h", HEAT), ("s", MAIN), ("?", HELP)):
-        got.key(key)
-        assert got.state.view == view and got.state.scroll == 0
-    got.key("down")
-    assert got.state.scroll == 1
-    for _ in range(5):
-        got.key("pgdn")
-    last = got.state.scroll
-    got.key("pgup")
-    assert got.state.scroll == max(0, last - 7) and last > 5
-    got.key("esc")
-    assert got.state.view == MAIN
-    got.key("nonsense")
-    got.key("left")  # nothing to step
-    got.key("q")
-    assert got.ended
-
-
 def test_heat_is_of_the_selected_group(tmp_path: Path) -> None:
     got, _ = live(moving(tmp_path))
-    got.key("h")
-    assert "977.8G" in "\n".join(got.state.lines)
-    got.key("s")
-    got.key("down")
-    got.key("h")
-    assert got.state.lines[0].startswith("service0000.service, ")
+    assert "977.8G" in printed(got, "h")
+    got.key("KEY_DOWN")
+    assert printed(got, "h").startswith("service0000.service, ")
 
 
-# --- bundles ---------------------------------------------------------------------
+def test_machine_whose_heat_is_not_known_prints_why(tmp_path: Path) -> None:
+    got, _ = live(moving(tmp_path, replace(STOCK, lru_gen=None)))
+    assert "the age of pages is not known" in printed(got, "h")
 
 
-def test_bundle_plays_at_its_pace(bundle: str) -> None:
-    got, time = played(bundle, speed=2.0)
-    assert got.state.played == "0 s of 8  x2" and got.wait_s() == 1.0
-    for second in (2, 4, 6, 8):
-        time.now += 1.0
+def test_bundle_plays_a_sample_each_interval_until_its_end(bundle: str) -> None:
+    got, time = played(bundle, 0.5)
+    assert (got.state.at, got.state.samples) == (1, 5) and got.wait_s() == 0.5
+    for number in (2, 3, 4, 5):
+        time.now += 0.5
         got.tick()
-        assert got.state.played.startswith(f"{second} s of 8")
-        assert got.state.frame and got.state.frame.status.data.flow.interval_s == 2.0
-    assert got.state.played == "8 s of 8  x2  END" and got.wait_s() == 60
-    assert got.state.clock == "2026-11-30 00:53:28 UTC"
-
-
-def test_steps_stay_within_the_bundle_and_show_the_same_from_both_sides(bundle: str) -> None:
-    got, _ = played(bundle)
-    seen = {}
-    for _ in range(6):
-        got.key("right")
-        frame = got.state.frame
-        assert frame and frame.top
-        seen[got.at] = frame.status.data, frame.top.data
-    assert got.at == 4 and got.state.played == "8 s of 8  END" and got.state.paused
-    for _ in range(3):
-        got.key("left")
-        frame = got.state.frame
-        assert frame and frame.top and (frame.status.data, frame.top.data) == seen[got.at]
-    got.key("+")
-    assert got.speed == 2.0 and got.state.played == "2 s of 8  x2"
-    for _ in range(20):
-        got.key("-")
-    assert got.speed == viewer.SPEEDS[0]
-
-
-def test_bundle_is_explained_at_its_sample(tmp_path: Path, bundle: str) -> None:
-    found = machine(tmp_path / "root", OFF)
-    archive.save(tmp_path / "b", capture.record(found, 2, 2.0, 0).samples, "h", "k")
-    got, _ = played(str(tmp_path / "b"))
-    got.key("e")
-    assert got.state.view == EXPLAIN and "node 2 (slow)" in got.state.lines[0]
-    assert got.child is None and got.at == 0
-    got.state.selected = "/gone.slice/x"
-    got.key("e")
-    assert got.state.alarm and "there is no group" in got.state.message
-
-
-# --- explain, in a process of its own --------------------------------------------
-
-
-def ended(one: Explaining) -> Explaining:
-    """Wait for its end."""
-    end = clock.monotonic() + 20
-    while not one.poll():
-        assert clock.monotonic() < end
-        clock.sleep(0.02)
-    return one
-
-
-def test_explanation_has_all_targets_or_its_error(tmp_path: Path) -> None:
-    machine(tmp_path, OFF)
-    one = ended(Explaining(str(tmp_path), [["node", "1"], [GROUP]]))
-    assert one.error == "" and "node 1" in one.lines[0] and "" in one.lines
-    assert "service0000.service" in "\n".join(one.lines)
-    assert ended(Explaining(str(tmp_path), [["/gone.slice/x"]])).error.startswith(
-        "there is no group"
-    )
-
-
-@pytest.mark.parametrize("how", ["cancel", "close", "kill"])
-def test_explanation_that_is_cancelled_closed_or_killed_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    program = tmp_path / "program"
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-    one = Explaining(str(tmp_path), [["node", "1"]])
-    assert not one.poll()
-    pid = one._child.pid
-    if how == "kill":
-        os.kill(pid, signal.SIGKILL)
-        assert ended(one).error == "it ended by signal 9; try again"
-    elif how == "cancel":
-        one.cancel()
-        assert ended(one).cancelled and one.lines == []
-    else:
-        one.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_screen_lives_on_while_it_explains(tmp_path: Path) -> None:
-    found = Stepping(build(tmp_path, OFF))
-    got, time = live(found)
-    got.key("e")
-    assert got.child and got.wait_s() <= viewer.POLL_S
-    first = got.child
-    got.key("e")  # one at a time
-    assert got.child is first
-    pass_(got, found, time, 2.0)
-    assert "Esc cancels" in got.state.message
-    ended(first)
-    first.poll = lambda: True  # type: ignore[method-assign]
+        assert got.state.at == number and got.state.frame
+        assert got.state.frame.status.data.flow.interval_s == 2.0
+    assert got.wait_s() == 60 and got.state.clock == "2026-11-30 00:53:28 UTC"
+    frame = got.state.frame
+    time.now += 60
     got.tick()
-    assert got.state.view == EXPLAIN and got.state.message == "" and got.child is None
+    assert got.state.frame is frame and got.state.at == 5
 
 
-# --- the command line ------------------------------------------------------------
+def test_bundle_stands_still_in_a_pause(bundle: str) -> None:
+    got, time = played(bundle)
+    got.key(" ")
+    time.now += 60
+    got.tick()
+    assert got.state.at == 1 and got.state.paused
+    got.key(" ")
+    got.tick()
+    assert got.state.at == 2
+
+
+def test_bundle_is_explained_at_its_sample(tmp_path: Path) -> None:
+    found = machine(tmp_path / "root", OFF)
+    archive.save(tmp_path / "b", capture.record(found, 2, 2.0).samples, "h", "k")
+    got, time = played(str(tmp_path / "b"))
+    for number in (1, 2):
+        assert got.state.at == number and "node 2 (slow)" in printed(got, "e")
+        time.now += 2
+        got.tick()
+    got.state.selected = "/gone.slice/x"
+    assert "there is no group" in printed(got, "e")
+
+
+def test_explanation_goes_to_the_next_sample_and_the_screen_does_not(
+    bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got, time = played(bundle)
+    first = got.source.time()
+    seen: list[float] = []
+
+    def answer(source: Source, _: list[str]) -> None:
+        seen.append(source.time() - first)
+        source.wait(1)
+
+    monkeypatch.setattr(explain, "answer", answer)
+    monkeypatch.setattr(explain, "draw", lambda *_: [])
+    for number in range(5):
+        assert printed(got, "e") == "" and got.source.time() - first == 2 * number
+        time.now += 2
+        got.tick()
+    assert seen == [0, 2, 4, 6, 6]  # the last one has no sample behind it
+
+
+def test_all_slow_nodes_or_the_selected_group_are_explained(tmp_path: Path) -> None:
+    found = machine(tmp_path, replace(OFF, nodes=(FAST, SLOW, SLOW)))
+    got, _ = live(Stepping(found.tree))
+    text_ = printed(got, "e")
+    assert "node 1 (slow)" in text_ and "node 2 (slow)" in text_
+    got.key("KEY_DOWN")
+    name = groups.title(got.state.selected or "")
+    assert printed(got, "e").startswith(f"{name}: ") and "node 1 (" not in printed(got, "e")
+
+
+def test_texts_before_the_first_sample_and_help_need_no_machine(tmp_path: Path) -> None:
+    got = Viewer(moving(tmp_path))
+    for key in ("e", "h"):
+        assert printed(got, key) == "Nothing has been read yet."
+    assert "ctrl-l" in printed(got, "?").lower()
+    assert max(map(len, got.printed("?", PLAIN))) <= text.WIDTH
+
+
+def test_text_of_a_file_that_vanishes_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got, _ = live(moving(tmp_path))
+    monkeypatch.setattr(explain, "answer", lambda *_: (tmp_path / "gone").read_text())
+    assert printed(got, "e").startswith(f"{viewer.VANISHED}: {tmp_path / 'gone'}: No such file")
+
+
+def test_text_has_colours_and_no_other_sequence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got, _ = live(moving(tmp_path))
+    monkeypatch.setattr(
+        heat, "draw", lambda _, style: [style.paint("head", "a") + "\x1b]0;title\x07"]
+    )
+    assert printed(got, "h", text.Style(True)) == "\x1b[1ma\x1b[0m?]0;title?"
 
 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (["--from", "/none", "watch"], "there is no bundle /none"),
-        (["watch", "--speed", "2"], "--speed belongs to --from"),
-        (["--from", "BUNDLE", "watch", "-d", "3"], "-d belongs to a live machine"),
         (["--json", "watch"], "watch has no JSON"),
         (["watch", "-d", "0"], "0 is not from 0.05 to 3600"),
-        (["--from", "BUNDLE", "watch", "--speed", "nan"], "nan is not from 0.01 to 1000"),
+        (["watch", "--speed", "2"], "unrecognized arguments: --speed"),
         (["--from", "JUNK", "watch"], "JUNK is no bundle"),
         (["watch", "nosuch"], "there is no group nosuch"),
     ],
@@ -391,7 +353,7 @@ def test_bad_input_is_one_line(
 
 def test_no_terminal_is_one_line(tmp_path: Path, capsys: Output) -> None:
     assert cli.main(["--root", str(tmp_path), "watch"]) == USAGE
-    assert capsys.readouterr().err == "tierctl: watch needs a terminal; use: tierctl status -w\n"
+    assert capsys.readouterr().err == "tierctl: watch needs a terminal; use: tierctl status\n"
 
 
 @pytest.mark.parametrize("words", [["top", "-w"], ["top", "-p", "--places", "9"]])

@@ -39,7 +39,6 @@ def prctl(value: int) -> int:
 
 
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Set the value, and become the program."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if args.bundle:
         raise TierctlError("run needs a live machine", "leave out --from", USAGE)
@@ -60,7 +59,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command run."""
     one = commands.add_parser(
         "run",
         help="start a program that is scanned never or less often",

@@ -6,30 +6,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from tierctl.core import text
 from tierctl.core.errors import LACKING, USAGE, TierctlError
 from tierctl.watch import screen
-from tierctl.watch.screen import ALARM, BAR, SELECTED, Line
+from tierctl.watch.screen import ALARM, BAR, HEAD, SELECTED, WARN
 from tierctl.watch.viewer import Viewer
 
 if TYPE_CHECKING:
     import curses
 
-TODO = "use: tierctl status -w"
-ESCAPE_MS = "150"  # a slow line sends the bytes of a key one after the other
-NAMES = {
-    "KEY_UP": "up",
-    "KEY_DOWN": "down",
-    "KEY_LEFT": "left",
-    "KEY_RIGHT": "right",
-    "KEY_PPAGE": "pgup",
-    "KEY_NPAGE": "pgdn",
-    "^[": "esc",
-}
+TODO = "use: tierctl status"
+TEXTS = ("?", "e", "h")
 REDRAW = ("^L", "KEY_RESIZE")  # a size that comes back has lost the text in between
 
 
@@ -58,42 +49,44 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _attributes(colour: bool) -> dict[str, int]:
-    """What stands for each kind of a piece."""
+    """What stands for each kind of a line."""
     import curses  # noqa: PLC0415
 
-    found = dict.fromkeys(("good", "bad", "warn", "head"), curses.A_BOLD)
-    found |= {"dim": curses.A_DIM, ALARM: curses.A_REVERSE | curses.A_BOLD}
-    found |= dict.fromkeys((BAR, SELECTED), curses.A_REVERSE)
+    found = dict.fromkeys((BAR, SELECTED), curses.A_REVERSE)
+    found |= {HEAD: curses.A_BOLD, WARN: curses.A_BOLD, ALARM: curses.A_BOLD | curses.A_REVERSE}
     if colour and curses.has_colors():
         with suppress(curses.error):
             curses.use_default_colors()
-            pairs = {"good": curses.COLOR_GREEN, "bad": curses.COLOR_RED}
-            pairs["warn"] = curses.COLOR_YELLOW
-            for number, (kind, one) in enumerate(pairs.items(), 1):
-                curses.init_pair(number, one, -1)
+            for number, kind in ((curses.COLOR_YELLOW, WARN), (curses.COLOR_RED, ALARM)):
+                curses.init_pair(number, number, -1)
                 found[kind] = curses.color_pair(number)
     return found
 
 
-def _draw(window: curses.window, lines: Sequence[Line], attributes: dict[str, int]) -> None:
-    """Put lines into the window; curses sends the cells that have changed."""
+def _print(window: curses.window, found: Viewer, key: str, style: text.Style) -> None:
+    """A text below the shell's prompt, where the terminal scrolls; Enter or Ctrl-C goes on."""
     import curses  # noqa: PLC0415
 
-    for row, line in enumerate(lines):
-        column = 0
-        for words, kind in line:
-            # The last cell of the screen leaves no place for the cursor.
-            with suppress(curses.error):
-                window.addstr(row, column, words, attributes.get(kind, 0))
-            column += len(words)
-    window.refresh()
+    try:
+        curses.endwin()
+        if key == "e":
+            print("Explains ...  Ctrl-C goes back.", flush=True)
+        print(*found.printed(key, style), "Enter goes on.", sep="\n", end=" ", flush=True)
+        sys.stdin.readline()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        with suppress(OSError, curses.error):  # the terminal may have gone
+            print(flush=True)
+            window.redrawwin()
+            window.refresh()
 
 
-def _loop(window: curses.window, found: Viewer, colour: bool) -> None:
+def _loop(window: curses.window, found: Viewer, style: text.Style) -> None:
     """Until q."""
     import curses  # noqa: PLC0415
 
-    attributes = _attributes(colour)
+    attributes = _attributes(style.colour)
     with suppress(curses.error):
         curses.curs_set(0)
     while not found.ended:
@@ -103,9 +96,12 @@ def _loop(window: curses.window, found: Viewer, colour: bool) -> None:
                 curses.resizeterm(now.lines, now.columns)
                 window.redrawwin()
         rows, columns = window.getmaxyx()
-        found.size = columns, rows
         began = found.cpu()
-        _draw(window, screen.draw(found.state, columns, rows), attributes)
+        for row, (words, kind) in enumerate(screen.draw(found.state, columns, rows)):
+            # The last cell of the screen leaves no place for the cursor.
+            with suppress(curses.error):
+                window.addstr(row, 0, words, attributes.get(kind, 0))
+        window.refresh()  # sends the cells that have changed
         found.draw_s = found.cpu() - began
         window.timeout(int(1000 * found.wait_s()) + 1)
         key = window.getch()
@@ -116,19 +112,22 @@ def _loop(window: curses.window, found: Viewer, colour: bool) -> None:
             name = curses.keyname(key).decode("ascii", "replace")
             if name in REDRAW:
                 window.redrawwin()
-            found.key(NAMES.get(name, name))
+            if name in TEXTS:
+                _print(window, found, name, style)
+            found.key(name)
         if not found.ended:
             found.tick()
 
 
-def run(found: Viewer, colour: bool) -> None:
+def run(found: Viewer, style: text.Style) -> None:
     """Show a screen, which goes whatever ends the program."""
     import curses  # noqa: PLC0415
 
-    os.environ.setdefault("ESCDELAY", ESCAPE_MS)
     for one in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, _end)
     try:
-        curses.wrapper(_loop, found, colour)
-    finally:
-        found.close()
+        curses.wrapper(_loop, found, style)
+    except curses.error:
+        if os.isatty(sys.stdin.fileno()):
+            raise
+        raise SystemExit(128 + signal.SIGHUP) from None  # the terminal has gone
