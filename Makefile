@@ -12,7 +12,7 @@ help:  ## this list (at once)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 look:  ## a recorded run in `tierctl watch`; nothing is built or downloaded (at once)
-	@python3 -m tierctl --from results/recorded-run.tar.gz watch
+	@python3 -m tierctl --from results/recorded-run.json.gz watch
 
 run:  ## the main job: Redis and a virtual machine, tierings compared (3 to 5 min, first 7 to 15 min)
 	@$(LAB) run

@@ -21,7 +21,7 @@ from tierctl.core import text
 from tierctl.model.status import Status
 from tierctl.watch.screen import Frame
 
-RECORDING = cache.PROJECT / "results/recorded-run.tar.gz"
+RECORDING = cache.PROJECT / "results/recorded-run.json.gz"
 WATCH = (sys.executable, "-m", "tierctl", "--from", str(RECORDING), "watch")
 PATIENCE_S = 5
 HOT = 20  # characters of the bar of hot memory on the slow tier

@@ -162,7 +162,7 @@ def tell(found: dict[str, Figures], copies: dict[str, list[seen.Copy]], out: Pat
         for label in ("before", "after"):
             print(f"\n{TITLES[name]}, {label}")
             print("\n".join(seen.triangle(samples, label)))
-    page, bundle = out / "report.html", out / f"{SHOWN}.tar.gz"
+    page, bundle = out / "report.html", out / f"{SHOWN}.json.gz"
     if SHOWN in copies:
         seen.save(copies[SHOWN], bundle)
         page.write_text(seen.report(bundle), encoding="utf-8")

@@ -54,7 +54,6 @@ PATTERNS = (
     "/sys/kernel/mm/numa/demotion_enabled",
     "/sys/kernel/mm/tier/*",
     "/sys/kernel/mm/tier/*/*",
-    "/sys/kernel/mm/transparent_hugepage/enabled",
 )
 THREADS = re.compile(r"(kmmscand|kpromoted|kswapd|kdamond\.)\d")
 

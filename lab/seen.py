@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import gzip
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,8 +21,8 @@ from tierctl.core.paths import ETC, HOSTNAME, RELEASE, STATE
 from tierctl.core.source import ABSENT, MISSING, Source, failure
 from tierctl.model import history
 from tierctl.model.snapshot import Sampler
-from tierctl.watch.samples import Samples
 from tierctl.watch.screen import Frame
+from tierctl.watch.viewer import Samples
 
 LICENCE = b"SPDX-License-Identifier: GPL-2.0\0"
 COMMENT = 16  # flag of gzip's header
@@ -51,24 +50,17 @@ class Seen(Source):
         found: dict[str, str] = self.samples[self.at]["files"]
         return found
 
-    def _inside(self, path: str) -> set[str]:
-        """What is in a directory; directories end in "/"."""
-        before = f"{path.rstrip('/')}/"
-        rest = [one.removeprefix(before) for one in self._files if one.startswith(before)]
-        if not rest:
-            raise _lacks(path)
-        return {f"{head}{slash}" for head, slash, _ in (one.partition("/") for one in rest)}
-
     def read(self, path: str) -> str:
         if path not in self._files:
             raise _lacks(path)
         return self._files[path].removesuffix("\n")
 
-    def names(self, path: str) -> list[str]:
-        return sorted(one.rstrip("/") for one in self._inside(path))
-
-    def dirs(self, path: str) -> list[str]:
-        return sorted(one[:-1] for one in self._inside(path) if one.endswith("/"))
+    def entries(self, path: str) -> list[str]:
+        before = f"{path.rstrip('/')}/"
+        rest = [one.removeprefix(before) for one in self._files if one.startswith(before)]
+        if not rest:
+            raise _lacks(path)
+        return sorted({f"{head}{slash}" for head, slash, _ in (one.partition("/") for one in rest)})
 
     def pread(self, path: str, size: int, offset: int) -> bytes:
         raise failure(MISSING, path)
@@ -105,7 +97,7 @@ def latest(samples: list[Copy]) -> Frame:
     source = Seen(samples[-2:])
     found = Samples(source)
     if len(source.samples) > 1:
-        found.mark()
+        found.take()
         source.wait(0)
     return found.take()
 
@@ -130,9 +122,9 @@ def save(samples: list[Copy], path: Path) -> None:
     """A bundle of tierctl, with the licence in the header of gzip."""
     source = Seen(samples)
     host, kernel = source.read(HOSTNAME), source.read(RELEASE)
-    found = capture.record(source, len(samples), 0.0, 0).samples
+    found = capture.record(source, len(samples), 0.0).samples
     bundle.save(path, found, host, kernel)
-    packed = gzip.compress(gzip.decompress(path.read_bytes()), 9, mtime=0)
+    packed = path.read_bytes()
     flags = bytes([packed[3] | COMMENT])
     path.chmod(0o644)  # it has no name of this machine
     path.write_bytes(packed[:3] + flags + packed[4:10] + LICENCE + packed[10:])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from tierctl import cli
 from tierctl.commands.explain import MARK
+from tierctl.core.bundle import unpack
 from tierctl.core.text import WIDTH
 
 BUNDLES = Path(__file__).resolve().parent / "golden/tierctl/causes"
@@ -85,9 +85,8 @@ def problems(cause: Cause, data: Mapping[str, Any], text: str = "") -> list[str]
 
 def from_bundle(bundle: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], str]:
     """What `explain` says of the only process with mappings in a bundle, as data and as text."""
-    with tarfile.open(bundle) as archive:
-        names = archive.getnames()
-    (pid,) = {found[1] for name in names if (found := re.search(r"^\d+/proc/(\d+)/maps$", name))}
+    keys = {key for one in unpack(str(bundle))["samples"] for key in one["files"]}
+    (pid,) = {found[1] for key in keys if (found := re.fullmatch(r"/proc/(\d+)/maps", key))}
     said = []
     for more in (["--json"], []):
         capsys.readouterr()

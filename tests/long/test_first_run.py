@@ -18,7 +18,7 @@ def _used(copies: list[seen.Copy], label: str) -> dict[str, int]:
     source = seen.Seen(copies)
     source.go(label)
     frame = seen.latest(copies[: source.at + 1])
-    assert frame.top and not frame.errors
+    assert frame.top and frame.heat
     return {one.name: one.hot_on_slow or 0 for one in frame.top.data.groups}
 
 

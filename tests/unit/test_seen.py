@@ -144,7 +144,7 @@ def test_triangle_is_that_of_heat_without_empty_rows(tmp_path: Path) -> None:
 
 def test_bundle_of_copies_has_the_licence_and_plays(tmp_path: Path) -> None:
     copies = _copies(tmp_path / "tree")
-    file = tmp_path / "b.tar.gz"
+    file = tmp_path / "b.json.gz"
     seen.save(copies, file)
     assert b"SPDX-License-Identifier: GPL-2.0" in file.read_bytes()[:100]
     bundle = Bundle(str(file))

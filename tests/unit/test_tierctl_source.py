@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import io
+import gzip
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ def capture(live: Live, file: Path, steps: int = 2) -> Bundle:
 
 
 def test_bundle_gives_what_was_read(live: Live, tmp_path: Path) -> None:
-    bundle = capture(live, tmp_path / "b.tar.gz")
+    bundle = capture(live, tmp_path / "b.json.gz")
     assert not bundle.live
     assert bundle.read("/proc/a") == "one" and bundle.read("/proc/dir/b") == "two\n"
     assert bundle.names("/proc/dir") == ["b", "sub"] and bundle.dirs("/proc/dir") == ["sub"]
@@ -126,15 +125,14 @@ def test_bundle_gives_what_was_read(live: Live, tmp_path: Path) -> None:
 
 
 def test_bundle_keeps_what_did_not_change_once(live: Live, tmp_path: Path) -> None:
-    capture(live, tmp_path / "b.tar.gz")
-    with tarfile.open(tmp_path / "b.tar.gz") as found:
-        names = found.getnames()
-    assert names[0] == "manifest.json"
-    assert "1/proc/a" in names and "1/proc/dir/b" not in names
+    capture(live, tmp_path / "b.json.gz")
+    first, second = archive.unpack(str(tmp_path / "b.json.gz"))["samples"]
+    assert first["files"]["/proc/a"] == "one" and second["files"]["/proc/a"] == "step 1"
+    assert first["files"]["/proc/dir/b"] == "two\n" and second["files"]["/proc/dir/b"] is None
 
 
 def test_bundle_without_a_path_says_not_captured_and_not_absent(live: Live, tmp_path: Path) -> None:
-    bundle = capture(live, tmp_path / "b.tar.gz")
+    bundle = capture(live, tmp_path / "b.json.gz")
     assert bundle.get("/proc/other") is None and bundle.why("/proc/other") == MISSING
     with pytest.raises(OSError, match="No data"):
         bundle.pread("/proc/map", 4, 3)
@@ -156,36 +154,43 @@ def test_bundle_knows_a_file_that_vanishes_and_one_that_comes(live: Live, tmp_pa
     assert bundle.get("/proc/dir/b") == "two\n"
 
 
+def test_clock_that_is_set_moves_no_sample(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(live)
+    monkeypatch.setattr("time.time", lambda: 5.0)
+    recorder.wait(0.01)
+    first, second = (one.time for one in recorder.samples)
+    assert 0.005 < second - first < 5 and recorder.time() == 5.0
+
+
 def test_bundle_takes_no_write(live: Live, tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         capture(live, tmp_path / "b").write("/proc/a", "1")
 
 
 def test_save_leaves_a_private_file_and_nothing_else(live: Live, tmp_path: Path) -> None:
-    capture(live, tmp_path / "b.tar.gz")
-    assert (tmp_path / "b.tar.gz").stat().st_mode & 0o777 == 0o600
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["b.tar.gz", "root"]
+    capture(live, tmp_path / "b.json.gz")
+    assert (tmp_path / "b.json.gz").stat().st_mode & 0o777 == 0o600
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["b.json.gz", "root"]
     with pytest.raises(FileNotFoundError):
-        capture(live, tmp_path / "none/b.tar.gz")
+        capture(live, tmp_path / "none/b.json.gz")
 
 
 # --- bad bundles -----------------------------------------------------------------
 
 
-def packed(file: Path, members: dict[str, bytes]) -> str:
-    """A .tar.gz."""
-    with tarfile.open(file, "w:gz") as found:
-        for name, data in members.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            found.addfile(member, io.BytesIO(data))
+def packed(file: Path, data: bytes) -> str:
+    """A file of gzip."""
+    file.write_bytes(gzip.compress(data))
     return str(file)
 
 
-def manifest(**changes: Any) -> dict[str, bytes]:
-    """A manifest that is good but for the changes."""
-    good = {"schema": archive.SCHEMA, "host": "h", "kernel": "k", "samples": [{"time": 1.5}]}
-    return {"manifest.json": json.dumps({**good, "files": {}, **changes}).encode()}
+def document(**changes: Any) -> bytes:
+    """A bundle that is good but for the changes."""
+    samples = [{"time": 1.5, "files": {}}]
+    good = {"schema": archive.SCHEMA, "host": "h", "kernel": "k", "samples": samples}
+    return json.dumps({**good, **changes}).encode()
 
 
 def refused(path: str) -> str:
@@ -197,55 +202,69 @@ def refused(path: str) -> str:
 
 
 def test_smallest_bundle_is_good(tmp_path: Path) -> None:
-    assert Bundle(packed(tmp_path / "b", manifest())).time() == 1.5
+    assert Bundle(packed(tmp_path / "b", document())).time() == 1.5
 
 
 def test_bundle_cut_short_anywhere_is_refused(live: Live, tmp_path: Path) -> None:
-    capture(live, tmp_path / "b.tar.gz")
-    data = (tmp_path / "b.tar.gz").read_bytes()
-    padding = 40  # behind the last member
-    for length in range(0, len(data) - padding, 7):
+    capture(live, tmp_path / "b.json.gz")
+    data = (tmp_path / "b.json.gz").read_bytes()
+    for length in range(len(data)):
         (tmp_path / "cut").write_bytes(data[:length])
         line = refused(str(tmp_path / "cut"))
         assert "cut short" in line or "no bundle" in line
 
 
-def test_bundle_without_the_content_of_a_later_sample_is_refused(tmp_path: Path) -> None:
-    members = manifest(
-        samples=[{"time": 1}, {"time": 2}], files={"/proc/a": {"state": "ok"}}, members=2
-    )
-    good = packed(tmp_path / "good", members | {"0/proc/a": b"1", "1/proc/a": b"2"})
-    assert Bundle(good).read("/proc/a") == "1"
-    assert "is cut short" in refused(packed(tmp_path / "b", members | {"0/proc/a": b"1"}))
+def test_bundle_with_a_byte_that_has_changed_is_refused(live: Live, tmp_path: Path) -> None:
+    capture(live, tmp_path / "b.json.gz")
+    data = bytearray((tmp_path / "b.json.gz").read_bytes())
+    for at in range(10, len(data)):
+        data[at] ^= 1
+        (tmp_path / "bad").write_bytes(data)
+        assert "damaged" in refused(str(tmp_path / "bad"))
+        data[at] ^= 1
 
 
-def test_bundle_without_a_member_of_its_list_is_refused(tmp_path: Path) -> None:
-    path = packed(tmp_path / "b", manifest(files={"/proc/a": {"state": "ok"}}))
-    assert "it lacks /proc/a" in refused(path)
+NO_TIMES = (float("nan"), float("inf"), 10**400, 1e13, -1)
 
 
 @pytest.mark.parametrize(
-    ("members", "words"),
+    ("data", "words"),
     [
-        ({"a": b"b"}, "is no bundle of tierctl"),
-        ({}, "is no bundle"),
-        ({"manifest.json": b"{"}, "is no bundle of tierctl"),
-        ({"manifest.json": b"[]"}, "is no bundle of tierctl"),
-        ({"manifest.json": b"\xff"}, "is no bundle of tierctl"),
-        (manifest(schema="tierctl-bundle/2"), "install a newer tierctl"),
-        (manifest(schema="other/1"), "is no bundle"),
-        (manifest(samples=[]), "damaged"),
-        (manifest(samples=[{"time": "x"}]), "damaged"),
-        (manifest(files=[]), "damaged"),
-        (manifest(files={"/a": "ok"}), "damaged"),
-        (manifest(files={"/a": {"state": 1}}), "damaged"),
-        (manifest(files={"/a": {"state": "ok", "samples": [1]}}), "damaged"),
+        (b"", "is no bundle of tierctl"),
+        (b"{", "is no bundle of tierctl"),
+        (b"[]", "is no bundle of tierctl"),
+        (b"{}", "is no bundle of tierctl"),
+        (b"\xff", "is no bundle of tierctl"),
+        (b"[" * 100_000, "is no bundle of tierctl"),
+        (document(schema="other/1"), "is no bundle of tierctl"),
+        (document(schema="tierctl-bundle/2"), "install a newer tierctl"),
+        (document(samples=[]), "is damaged"),
+        (document(samples=3), "is damaged"),
+        (document(samples=[{"time": "x", "files": {}}]), "is damaged"),
+        *((document(samples=[{"time": one, "files": {}}]), "is damaged") for one in NO_TIMES),
+        (document(samples=[{"time": 1}]), "is damaged"),
+        (document(samples=[{"time": 1, "files": []}]), "is damaged"),
+        (document(samples=[{"time": 1, "files": {"/a": None}}]), "is damaged"),
     ],
+    ids=lambda one: str(one)[:60],
 )
-def test_bad_bundle_gives_one_clear_line(
-    tmp_path: Path, members: dict[str, bytes], words: str
-) -> None:
-    assert words in refused(packed(tmp_path / "b", members))
+def test_bad_bundle_gives_one_clear_line(tmp_path: Path, data: bytes, words: str) -> None:
+    assert words in refused(packed(tmp_path / "b", data))
+
+
+@pytest.mark.parametrize("kept", [3, True, ["a"], {"other": "x"}, {"why": 3}])
+def test_content_of_a_wrong_kind_cannot_be_read(tmp_path: Path, kept: object) -> None:
+    data = document(samples=[{"time": 1, "files": {"/a": kept, "/a/.names": "x"}}])
+    bundle = Bundle(packed(tmp_path / "b", data))
+    assert bundle.get("/a") is None and bundle.why("/a").startswith("failed: ")
+    assert bundle.listing("/a") is None
+
+
+@pytest.mark.parametrize("piece", ["A", "\u00e9", None, 3])
+def test_piece_that_is_no_base64_cannot_be_read(tmp_path: Path, piece: object) -> None:
+    data = document(samples=[{"time": 1, "files": {"/a@0+8": {"b64": piece}}}])
+    with pytest.raises(OSError, match="the bundle is damaged"):
+        Bundle(packed(tmp_path / "b", data)).pread("/a", 8, 0)
 
 
 def test_text_and_a_missing_file_are_no_bundles(tmp_path: Path) -> None:
@@ -259,5 +278,5 @@ def test_bundle_that_unpacks_to_too_much_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "LIMIT", 1 << 20)
-    path = packed(tmp_path / "b", manifest() | {"0/a": bytes(2 << 20)})
+    path = packed(tmp_path / "b", document(host="a" * (2 << 20)))
     assert "unpacks to more than 1 MiB" in refused(path)

@@ -6,20 +6,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shlex
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tierctl.change import config
 from tierctl.core import text
 from tierctl.core.errors import FINDING, USAGE, TierctlError
-from tierctl.core.pace import Pace, cpu_s, say
+from tierctl.core.pace import Pace, say
 from tierctl.core.paths import RECORD
-from tierctl.core.reply import Note, Reply, show, unknown
+from tierctl.core.reply import Note, Reply, unknown
 from tierctl.core.source import Live, Source
 from tierctl.model import history
-from tierctl.model.addressmap import AddressMap, Line, Mapper
+from tierctl.model.addressmap import Mapper
+from tierctl.model.history import Look
 from tierctl.model.snapshot import Sampler, Snapshot
 from tierctl.record import ring
 from tierctl.record.ring import Ring
@@ -28,118 +29,89 @@ LRU_EVERY = 30.0  # seconds; the text of MGLRU is long
 SHARE = 0.01  # of one CPU
 
 
-@dataclass
-class Recorded:
-    """What was written."""
-
-    directory: str
-    samples: int
-    every_s: float
-    lost: int  # samples that could not be written
-
-
 class Recorder:
-    """One sample after the other."""
-
     def __init__(
         self,
         source: Source,
         files: Ring,
         every: float,
         mapper: Mapper | None = None,
-        cpu: Callable[[], float] = cpu_s,
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
         self.source, self.files, self.mapper, self.cpu = source, files, mapper, cpu
         self.pace = Pace(every, SHARE)
         self.sampler = Sampler(source, LRU_EVERY)
         self.samples = self.lost = 0
         self.sources: dict[str, Note] = {}
-        self._trouble = ""
 
     def once(self) -> None:
-        """Take a sample, and write it."""
         began = self.cpu()
         now = self.sampler.take()
         self.sources = now.sources
-        line = history.to_line(history.point(now, self._map(now)))
+        line = history.to_line(history.point(now, self._look(now)))
         try:
             self.files.append(now.time, line)
+            self.samples += 1
         except OSError as error:
             self.lost += 1
-            trouble = f"a sample is lost: {error.strerror or error}"
-            if trouble != self._trouble:
-                say(f"{trouble}; tierctl tries again with each sample")
-            self._trouble = trouble
-        else:
-            self.samples += 1
-            self._trouble = ""
+            if self.lost & (self.lost - 1) == 0:  # 1, 2, 4, ...: the journal stays short
+                say(f"samples lost: {self.lost}, {error.strerror or error}; recording goes on")
         if self.pace.spent(self.cpu() - began):
             say(f"a sample costs more than 1 % of a CPU: one each {self.pace.interval:.0f} s now")
 
-    def _map(self, now: Snapshot) -> AddressMap | None:
+    def _look(self, now: Snapshot) -> Look | None:
         """The process by address now; recording goes on without it."""
-        if self.mapper is None:
-            return None
         try:
-            cells = self.mapper.take(now.machine)
+            cells = self.mapper.take(now.machine) if self.mapper else []
         except TierctlError as error:
             say(f"--map ends: {error}")
             self.mapper = None
+        found = self.mapper and self.mapper.map
+        if not found:
             return None
-        found = self.mapper.map
-        return found and replace(found, rows=[Line(now.time, cells)])
+        begins = [one.begin for one in found.columns]
+        size = found.places * found.place_bytes
+        return Look(found.pid, found.name, size, found.holes, begins, cells)
 
     def run(self, most: int | None) -> None:
         """Until Ctrl-C, or so many samples."""
-        due, jumps = self.source.time(), self.source.jumps
+        due = self.source.clock()
         while True:
             self.once()
             if most is not None and self.samples + self.lost >= most:
                 return
-            now = self.source.time()
-            if jumps != self.source.jumps:
-                due, jumps = now, self.source.jumps
+            now = self.source.clock()
             due = max(due + self.pace.interval, now)
             self.source.wait(due - now)
 
 
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Record until Ctrl-C."""
     if not isinstance(source, Live):
         raise TierctlError("record needs a live machine", "leave out --from", USAGE)
+    if args.json:
+        raise TierctlError("record prints no JSON", "its files are lines of JSON", USAGE)
     settings = config.record(source)
     every = args.every or settings.every_s
     place = Path(args.directory) if args.directory else source.place(RECORD)
     mapper = None if args.map is None else Mapper(source, args.map)
     with Ring(place, settings.keep_days, settings.max_mb * ring.MIB) as files:
         found = Recorder(source, files, every, mapper)
-        if args.samples is None and not args.json:
+        if args.samples is None:
             say(f"a sample each {every} s into {place}, Ctrl-C ends")
         with contextlib.suppress(KeyboardInterrupt):
             found.run(args.samples)
-    data = Recorded(str(place), found.samples, found.pace.interval, found.lost)
-    code = FINDING if found.lost else 0
-    reply = Reply("record", data, found.sources, code)
-    return show(reply, source, args, lambda reply, style: _draw(reply, args.directory))
-
-
-def _draw(reply: Reply, directory: str | None) -> list[str]:
-    data: Recorded = reply.data
-    samples = "1 sample" if data.samples == 1 else f"{data.samples} samples"
-    lost = f", {data.lost} lost" if data.lost else ""
-    place = f"--from {shlex.quote(directory)} " if directory else ""
-    return [
-        f"{data.directory}: {samples}{lost}",
-        f"Look at them with: tierctl {place}report",
-        *unknown(reply, ("hot_on_slow", "cost")),
+    lost = f", {found.lost} lost" if found.lost else ""
+    option = f"--from {shlex.quote(args.directory)} " if args.directory else ""
+    lines = [
+        f"{place}: {found.samples} sample{'s' * (found.samples != 1)}{lost}",
+        f"Look at them with: tierctl {option}report",
+        *unknown(Reply("", None, found.sources), ("hot_on_slow", "cost")),
     ]
-
-
-SCHEMAS = {"record": Recorded}  # by kind of answer
+    print("\n".join(lines))
+    return FINDING if found.lost else 0
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command record."""
     one = commands.add_parser(
         "record",
         help="samples of the machine in a ring of files, for report",

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tierctl.core import files, text
 from tierctl.core.errors import USAGE, TierctlError, failed
 from tierctl.core.paths import RECORD
-from tierctl.core.reply import Reply, show
 from tierctl.core.source import Live, Source
 from tierctl.model import history
 from tierctl.model.history import History, Point
@@ -21,21 +19,6 @@ from tierctl.report.sections import Window, mean, moment
 
 FILE = "report.html"
 TENTH = 10  # before is the first tenth of a record, after the last one
-
-
-@dataclass
-class Reported:
-    """What was written."""
-
-    file: str
-    bytes: int
-    samples: int
-    damaged: int
-    begin: float
-    end: float
-    hot_on_slow_before: int | None
-    hot_on_slow_after: int | None
-    hot_by: str | None
 
 
 def output(word: str, force: bool) -> Path:
@@ -63,30 +46,27 @@ def ends(points: list[Point]) -> list[Window]:
 def build(read: list[History], windows: list[Window]) -> str:
     """The HTML; two records are compared by their means only."""
     points = [point for one in read for point in one.points]
-    sides = [f"{text.size(mean(map(sections.hot, one.points)))} {one.name}" for one in windows]
+    sides = [f"{text.size(mean(each.hot for each in one.points))} {one.name}" for one in windows]
     short = f"{sections.hot_name(points)}: {', '.join(sides).rstrip()}"
+    times = [f"{moment(one.points[0].time)} to {moment(one.points[-1].time)} UTC" for one in read]
     samples, damaged = sum(one.samples for one in read), sum(one.damaged for one in read)
     facts = [
         ("In short", sections.NO_SLOW if sections.no_slow(points) else short),
         ("Machine", "; ".join(dict.fromkeys(f"{one.host}, {one.kernel}" for one in points))),
-        (
-            "Time",
-            "; ".join(
-                f"{moment(one.points[0].time)} to {moment(one.points[-1].time)} UTC" for one in read
-            ),
-        ),
+        ("Time", "; ".join(times)),
         ("Samples", f"{samples:,}" + (f", {damaged} damaged lines left out" * bool(damaged))),
     ]
-    found = [sections.before_after(windows)]
+    found = [sections.before_after(windows), sections.payers(windows)]
     if len(read) == 1:
-        found += [sections.hot_over_time(points), sections.payers(points)]
+        found.insert(1, sections.hot_over_time(points))
         found += [one for one in (sections.addresses(points),) if one.figures]
     body = page.render(f"Tiered memory of {points[0].host or '?'}", facts, found)
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in body)
 
 
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Write the report."""
+    if args.json:
+        raise TierctlError("report prints no JSON", "a record has lines of JSON", USAGE)
     if (args.before is None) != (args.after is None):
         raise TierctlError("--before and --after go together", "give both", USAGE)
     file = output(args.output, args.force)
@@ -105,36 +85,14 @@ def command(args: argparse.Namespace, source: Source) -> int:
         files.replace(file, body, 0o666 & ~mask)
     except OSError as error:
         raise failed(error, f"{file} cannot be written", "check the directory") from error
-    points = [point for one in read for point in one.points]
-    sides = [mean(map(sections.hot, one.points)) for one in windows]
-    data = Reported(
-        file=args.output,
-        bytes=len(body),
-        samples=sum(one.samples for one in read),
-        damaged=sum(one.damaged for one in read),
-        begin=points[0].time,
-        end=max(one.time for one in points),
-        hot_on_slow_before=None if sides[0] is None else round(sides[0]),
-        hot_on_slow_after=None if sides[-1] is None else round(sides[-1]),
-        hot_by=sections.by(points),
-    )
-    return show(Reply("report", data), source, args, _draw)
-
-
-def _draw(reply: Reply, style: text.Style) -> list[str]:
-    data: Reported = reply.data
-    samples = "1 sample" if data.samples == 1 else f"{data.samples} samples"
-    found = [f"{data.file}: {text.size(data.bytes)}, {samples}"]
-    if data.damaged:
-        found.append(f"Left out, because they are damaged: {data.damaged} lines or files.")
-    return found
-
-
-SCHEMAS = {"report": Reported}  # by kind of answer
+    samples, damaged = sum(one.samples for one in read), sum(one.damaged for one in read)
+    print(f"{args.output}: {text.size(len(body))}, {samples} sample{'s' * (samples != 1)}")
+    if damaged:
+        print(f"Left out, because they are damaged: {damaged} lines.")
+    return 0
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command report."""
     one = commands.add_parser(
         "report",
         help="one HTML file of a record or a bundle",

@@ -4,14 +4,8 @@
 from __future__ import annotations
 
 import sys
-import time
 
 LONGEST = 3600.0  # seconds
-
-
-def cpu_s() -> float:
-    """CPU time of this process until now, in seconds."""
-    return time.process_time()
 
 
 def say(words: str) -> None:

@@ -7,20 +7,19 @@ a captured machine as well.
 
 from __future__ import annotations
 
+import binascii
 import errno
 import os
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNK = 1 << 18
-DRIFT_S = 2.0  # that a clock may differ
-
-INODE = ".inode"  # stands in a bundle for the inode number of a directory
 
 ABSENT, DENIED, MISSING = "absent", "denied", "not captured"
 REASONS = {
@@ -50,21 +49,33 @@ def failure(reason: str, path: str) -> OSError:
     return OSError(errno.EIO, reason.removeprefix("failed: "), path)
 
 
+# A text, what is in a directory, {"b64": bytes}, or {"why": it could not be read}
+Kept = str | list[str] | dict[str, str]
+T = TypeVar("T")
+
+
 @dataclass
 class Sample:
-    """All that was read at one time; values are the content, or why there is none."""
+    """All that was read at one time.  Keys are those of a bundle."""
 
     time: float
-    files: dict[str, bytes | str] = field(default_factory=dict)
-    directories: dict[str, list[str] | str] = field(default_factory=dict)
-    pieces: dict[tuple[str, int, int], bytes | str] = field(default_factory=dict)
+    files: dict[str, Kept] = field(default_factory=dict)
+
+
+def names_key(path: str) -> str:
+    """Where a bundle keeps what is in a directory."""
+    return f"{path.rstrip('/')}/.names"
+
+
+def piece_key(path: str, size: int, offset: int) -> str:
+    """Where a bundle keeps a piece of a binary file."""
+    return f"{path}@{offset}+{size}"
 
 
 class Source(ABC):
     """A machine at one time, or at several times one after the other."""
 
     live: bool = False
-    jumps: int = 0  # how often the clock was set
 
     def __init__(self) -> None:
         self._why: dict[str, str] = {}
@@ -74,12 +85,16 @@ class Source(ABC):
         """A file without its last newline; raises OSError as open() does."""
 
     @abstractmethod
+    def entries(self, path: str) -> list[str]:
+        """What is in a directory; a directory that is no link has "/" behind.  Raises OSError."""
+
     def names(self, path: str) -> list[str]:
         """Sorted names in a directory; raises OSError."""
+        return sorted(one.rstrip("/") for one in self.entries(path))
 
-    @abstractmethod
     def dirs(self, path: str) -> list[str]:
         """Sorted names of the directories in a directory, without links; raises OSError."""
+        return sorted(one[:-1] for one in self.entries(path) if one.endswith("/"))
 
     @abstractmethod
     def pread(self, path: str, size: int, offset: int) -> bytes:
@@ -89,40 +104,29 @@ class Source(ABC):
     def time(self) -> float:
         """CLOCK_REALTIME of this sample."""
 
+    def clock(self) -> float:
+        """Seconds for rates and ages: no operator sets this clock."""
+        return self.time()
+
     @abstractmethod
     def wait(self, seconds: float) -> None:
         """Live: sleep.  A bundle: go to the next sample, or raise EOFError."""
 
     def write(self, path: str, text: str) -> None:
-        """Write a file with one write(2); raises OSError.  A bundle raises PermissionError."""
+        """Write a file with one write(2); raises OSError.  Only a live machine takes writes."""
         raise PermissionError(errno.EPERM, "a bundle takes no writes", path)
-
-    def mkdir(self, path: str) -> None:
-        """Create a directory; raises OSError.  A bundle raises PermissionError."""
-        raise PermissionError(errno.EPERM, "a bundle takes no directories", path)
-
-    def rmdir(self, path: str) -> None:
-        """Remove a directory; raises OSError."""
-        raise PermissionError(errno.EPERM, "a bundle takes no directories", path)
-
-    def inode(self, path: str) -> int:
-        """The inode number of a directory, by which the kernel names a group; raises OSError."""
-        return int(self.read(f"{path}/{INODE}"))
 
     def get(self, path: str) -> str | None:
         """read(), or None; why() then says why."""
-        try:
-            text = self.read(path)
-        except OSError as error:
-            self._why[path] = reason_of(error)
-            return None
-        self._why.pop(path, None)
-        return text
+        return self._tried(path, self.read)
 
     def listing(self, path: str) -> list[str] | None:
         """names(), or None; why() then says why."""
+        return self._tried(path, self.names)
+
+    def _tried(self, path: str, read: Callable[[str], T]) -> T | None:
         try:
-            found = self.names(path)
+            found = read(path)
         except OSError as error:
             self._why[path] = reason_of(error)
             return None
@@ -142,7 +146,6 @@ class Live(Source):
     def __init__(self, root: str = "/") -> None:
         super().__init__()
         self.root = "" if root == "/" else root.rstrip("/")
-        self._real, self._mono = time.time(), time.monotonic()
         self._open: tuple[str, int] | None = None  # the file of the last pread()
 
     def __del__(self) -> None:
@@ -150,7 +153,6 @@ class Live(Source):
             self._close()
 
     def place(self, path: str) -> Path:
-        """The path of a file below the root."""
         from pathlib import Path  # noqa: PLC0415 - `status` does without its import
 
         return Path(self.root + path)
@@ -166,6 +168,10 @@ class Live(Source):
         finally:
             os.close(file)
         return b"".join(parts).decode("utf-8", "backslashreplace").removesuffix("\n")
+
+    def entries(self, path: str) -> list[str]:
+        inside = set(self.dirs(path))
+        return [f"{one}/" if one in inside else one for one in self.names(path)]
 
     def names(self, path: str) -> list[str]:
         return sorted(os.listdir(self.root + path))
@@ -194,23 +200,11 @@ class Live(Source):
         finally:
             os.close(file)
 
-    def mkdir(self, path: str) -> None:
-        os.mkdir(self.root + path, 0o700)
-
-    def rmdir(self, path: str) -> None:
-        os.rmdir(self.root + path)
-
-    def inode(self, path: str) -> int:
-        return os.stat(self.root + path).st_ino
-
     def time(self) -> float:
-        # A clock that is slewed changes no rate; one that is set, or a machine that has slept,
-        # is a jump.
-        now = time.monotonic()
-        if abs(time.time() - self._real - (now - self._mono)) > DRIFT_S:
-            self._real, self._mono = time.time(), now
-            self.jumps += 1
-        return self._real + now - self._mono
+        return time.time()
+
+    def clock(self) -> float:
+        return time.monotonic()
 
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -223,72 +217,38 @@ class Recorder(Source):
         super().__init__()
         self.inner = inner
         self.live = inner.live
+        self._ahead = inner.time() - inner.clock()  # so that no sample has the time of a jump
         self.samples = [Sample(inner.time())]
 
-    @property
-    def jumps(self) -> int:  # type: ignore[override]
-        """How often the clock was set."""
-        return self.inner.jumps
+    def _keep(self, key: str, read: Callable[[], T], kept: Callable[[T], Kept]) -> T:
+        files = self.samples[-1].files
+        try:
+            found = read()
+        except OSError as error:
+            files[key] = {"why": reason_of(error)}
+            raise
+        files[key] = kept(found)
+        return found
 
     def read(self, path: str) -> str:
-        files = self.samples[-1].files
-        try:
-            text = self.inner.read(path)
-        except OSError as error:
-            files[path] = reason_of(error)
-            raise
-        files[path] = f"{text}\n".encode()
-        return text
+        return self._keep(path, lambda: self.inner.read(path), str)
 
-    def _directory(self, path: str) -> list[str]:
-        """Names with "/" behind each directory."""
-        try:
-            inside = set(self.inner.dirs(path))
-            found = [f"{one}/" if one in inside else one for one in self.inner.names(path)]
-        except OSError as error:
-            self.samples[-1].directories[path] = reason_of(error)
-            raise
-        self.samples[-1].directories[path] = found
-        return found
-
-    def names(self, path: str) -> list[str]:
-        return sorted(one.rstrip("/") for one in self._directory(path))
-
-    def dirs(self, path: str) -> list[str]:
-        return sorted(one[:-1] for one in self._directory(path) if one.endswith("/"))
+    def entries(self, path: str) -> list[str]:
+        return self._keep(names_key(path), lambda: self.inner.entries(path), list)
 
     def pread(self, path: str, size: int, offset: int) -> bytes:
-        pieces = self.samples[-1].pieces
-        try:
-            data = self.inner.pread(path, size, offset)
-        except OSError as error:
-            pieces[path, size, offset] = reason_of(error)
-            raise
-        pieces[path, size, offset] = data
-        return data
-
-    def write(self, path: str, text: str) -> None:
-        self.inner.write(path, text)
-
-    def mkdir(self, path: str) -> None:
-        self.inner.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        self.inner.rmdir(path)
-
-    def inode(self, path: str) -> int:
-        files = self.samples[-1].files
-        try:
-            found = self.inner.inode(path)
-        except OSError as error:
-            files[f"{path}/{INODE}"] = reason_of(error)
-            raise
-        files[f"{path}/{INODE}"] = f"{found}\n".encode()
-        return found
+        return self._keep(
+            piece_key(path, size, offset),
+            lambda: self.inner.pread(path, size, offset),
+            lambda data: {"b64": binascii.b2a_base64(data, newline=False).decode()},
+        )
 
     def time(self) -> float:
         return self.inner.time()
 
+    def clock(self) -> float:
+        return self.inner.clock()
+
     def wait(self, seconds: float) -> None:
         self.inner.wait(seconds)
-        self.samples.append(Sample(self.inner.time()))
+        self.samples.append(Sample(self._ahead + self.inner.clock()))

@@ -1,49 +1,62 @@
 # SPDX-License-Identifier: GPL-2.0
 """The past of a machine: points in time, from the files of `tierctl record` or from a bundle.
 
-A line of a record is a Point as JSON: the answer of `tierctl status` with memory by last use, and
-with a process by address if the recorder looks at one.  The recorder makes no checks.
+A line of a record is a Point as JSON: what `tierctl report` draws.
 """
 
 from __future__ import annotations
 
-import gzip
+import dataclasses
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from types import NoneType
+from typing import Any
 
-from tierctl.core.bundle import Bundle
+from tierctl.core.bundle import LATEST, Bundle
 from tierctl.core.errors import DENIED, USAGE, TierctlError, as_root
 from tierctl.core.reply import plain
-from tierctl.model import status
-from tierctl.model.addressmap import AddressMap
-from tierctl.model.document import decode
 from tierctl.model.snapshot import Sampler, Snapshot
-from tierctl.model.status import Finding, Status, Verified
 
 SCHEMA = "tierctl-record/1"
-FILE = re.compile(r"\d{4,5}-\d\d-\d\dT\d\d\.jsonl(\.gz)?")  # of an hour, in UTC
+FIRST = "-first"  # of an hour that is too long
+FILE = re.compile(rf"\d{{4,5}}-\d\d-\d\dT\d\d({FIRST})?\.jsonl")  # of an hour, in UTC
 LINE = 4 << 20  # bytes; a longer line is damaged
 MOST = 10_000  # points; of more lines an even choice is read
-LATEST = 1e12  # seconds since 1970
-DIGITS = 18
+LARGEST = 1e18
+
+Figures = dict[str, int | None]
+
+
+@dataclass
+class Look:
+    """A process by address: for each column where it begins, and the share of slow pages."""
+
+    pid: int
+    name: str | None
+    bytes: int  # of addresses
+    holes: int  # that are cut out
+    begins: list[int]
+    cells: list[float | None]  # None: no page
 
 
 @dataclass
 class Point:
-    """The machine at one time; rates are since the time before."""
+    """The machine at one time; rates are since the time before.  None: unknown."""
 
     time: float
     host: str | None
     kernel: str | None
-    status: Status
-    use: dict[str, dict[str, int | None]]  # bytes by tier and class of last use
-    map: AddressMap | None = None  # with one row
+    tiers: dict[str, Figures]  # bytes used and free by tier; empty if tiers are unknown
+    use: dict[str, Figures]  # bytes by tier and class of last use
+    hot: int | None  # bytes on slow nodes
+    hot_by: str | None
+    cpu: dict[str, float | None]  # CPUs by kind of thread
+    faults: float | None  # hint faults a second
+    map: Look | None = None
     schema: str = SCHEMA
 
 
@@ -54,84 +67,77 @@ class History:
     name: str
     points: list[Point] = field(default_factory=list)
     samples: int = 0  # that were recorded
-    damaged: int = 0  # lines, or files that end early
+    damaged: int = 0  # lines
 
 
-@dataclass
-class _NoChecks:
-    findings: list[Finding] = field(default_factory=list)
-    not_done: dict[str, str] = field(default_factory=dict)
-
-
-def point(now: Snapshot, cells: AddressMap | None = None) -> Point:
-    """A snapshot as a point."""
-    found = status.of(now, Verified(), _NoChecks())
-    return Point(now.time, now.host, now.kernel, found, now.use, cells)
+def point(now: Snapshot, look: Look | None = None) -> Point:
+    tiers: dict[str, Figures] = {}
+    for tier in ("fast", "slow"):
+        for name in ("used", "free") if now.machine.of_tier(tier) else ():
+            values = [getattr(one, name) for one in now.machine.of_tier(tier)]
+            tiers.setdefault(tier, {})[name] = None if None in values else sum(values)
+    hot, cpu = now.hot_total().bytes, now.cost.cpu if now.cost else {}
+    faults = now.flow.hint_faults_per_s if now.flow else None
+    return Point(now.time, now.host, now.kernel, tiers, now.use, hot, now.hot_by, cpu, faults, look)
 
 
 def to_line(one: Point) -> bytes:
-    """A point as a line."""
     return json.dumps(plain(one), separators=(",", ":")).encode() + b"\n"
 
 
-def _whole(word: str) -> int:
-    if len(word) > DIGITS or word.startswith("-"):
-        raise ValueError("no count")
-    return int(word)
-
-
-def _real(word: str) -> float:
+def _number(word: str) -> float:
     found = float(word)
-    if not 0 <= found < 10.0**DIGITS:
+    if not 0 <= found < LARGEST:
         raise ValueError("no number")
-    return found
-
-
-def _constant(word: str) -> NoReturn:
-    raise ValueError(word)
+    return int(word) if word.isdecimal() else found
 
 
 def from_line(line: bytes) -> Point:
     """A line as a point; raises ValueError, or an error that says to install a newer tierctl."""
-    found = json.loads(line, parse_int=_whole, parse_float=_real, parse_constant=_constant)
+    found = json.loads(line, parse_int=_number, parse_float=_number, parse_constant=_number)
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema != SCHEMA:
         if isinstance(schema, str) and schema.startswith("tierctl-record/"):
             what = f"the record has the schema {schema[:40]!r}"
             raise TierctlError(what, "install a newer tierctl")
         raise ValueError("no record")
-    one = decode(Point, found)
-    if one.time > LATEST or (one.map and not _sound(one.map)):
-        raise ValueError("no point")
-    return one
+    try:
+        one = Point(**{each.name: found[each.name] for each in dataclasses.fields(Point)})
+        one.map = one.map and Look(**found["map"])
+        if _sound(one):
+            return one
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError("no point") from error
+    raise ValueError("no point")
 
 
-def _sound(found: AddressMap) -> bool:
-    """Addresses grow from column to column, and a row has a cell for each of them."""
-    edges = [edge for one in found.columns for edge in (one.begin, one.end)]
-    return edges == sorted(edges) and [len(one.cells) for one in found.rows] == [len(edges) // 2]
-
-
-# --- files -----------------------------------------------------------------------
+def _sound(one: Point) -> bool:
+    """Each value has its type, and addresses grow from column to column."""
+    look = one.map or Look(0, None, 0, 0, [0], [0])
+    rows: list[dict[str, Any]] = [*one.tiers.values(), *one.use.values(), one.cpu]
+    figures = (one.hot, one.faults, *look.cells, *(each for row in rows for each in row.values()))
+    return (
+        one.time < LATEST
+        and {*map(type, figures)} <= {int, float, NoneType}
+        and {*map(type, (one.host, one.kernel, one.hot_by, look.name))} <= {str, NoneType}
+        and {*map(type, (look.pid, look.bytes, look.holes, *look.begins))} == {int}
+        and look.begins == sorted(look.begins)
+        and len(look.begins) == len(look.cells)
+    )
 
 
 def files(place: Path) -> list[Path]:
-    """The files of a directory, oldest first; of an hour the compressed one.  Raises OSError."""
+    """The files of a record in a directory, oldest first.  Raises OSError."""
     found = [one for one in os.listdir(place) if FILE.fullmatch(one)]
-    hours = {one: one.partition(".")[0] for one in found}
-    order = sorted(found, key=lambda one: (len(hours[one]), hours[one], not one.endswith(".gz")))
-    return [place / one for one in order]
+    return [place / one for one in sorted(found, key=lambda one: (one.index("T"), one))]
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The whole lines of a file; raises EOFError if a compressed file ends early, or is none."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        try:
-            while line := file.readline(LINE):
-                if line.endswith(b"\n"):
-                    yield line
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise EOFError(path.name) from error
+    """The whole lines of a file."""
+    with path.open("rb") as file:
+        while line := file.readline(LINE):
+            if line.endswith(b"\n"):
+                yield line
 
 
 def _wanted(path: Path) -> list[Path]:
@@ -150,25 +156,17 @@ def _wanted(path: Path) -> list[Path]:
 
 def _of_record(path: Path) -> History:
     """A directory of `record`, or one file of it."""
-    found = History(path.name)
-    wanted = _wanted(path)
-
-    def every() -> Iterator[bytes]:
-        for one in wanted:
-            try:
-                yield from lines(one)
-            except EOFError:
-                found.damaged += 1
-
-    found.samples = sum(1 for _ in every())
-    found.damaged = 0
-    step = -(-found.samples // MOST) or 1
-    for number, line in enumerate(every()):
-        if number % step == 0:
+    found, step = History(path.name), 1
+    for line in (line for one in _wanted(path) for line in lines(one)):
+        if found.samples % step == 0:
             try:
                 found.points.append(from_line(line))
             except (ValueError, RecursionError):
                 found.damaged += 1
+        found.samples += 1
+        if len(found.points) > MOST:
+            del found.points[1::2]
+            step *= 2
     return found
 
 
@@ -185,20 +183,14 @@ def _of_bundle(path: Path) -> History:
 
 def load(path: Path) -> History:
     """A record or a bundle; without a point it is an error."""
-    lined = path.is_dir() or path.name.endswith((".jsonl", ".jsonl.gz"))
+    lined = path.is_dir() or path.name.endswith(".jsonl")
     try:
         found = _of_bundle(path) if path.exists() and not lined else _of_record(path)
     except PermissionError as error:
         what = f"{error.filename or path} may not be read"
         raise TierctlError(what, as_root(), DENIED) from None
     found.points.sort(key=lambda one: one.time)
-    known: list[Point] = []
-    for one in found.points:  # a crash while an hour is compressed leaves its lines twice
-        if not known or one.time != known[-1].time:
-            known.append(one)
-    found.samples -= len(found.points) - len(known)
-    found.points = known
-    if not known:
+    if not found.points:
         what = f"{path.name} has no sample that can be read"
         raise TierctlError(what, "record for a while: tierctl record", USAGE)
     return found

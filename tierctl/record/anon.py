@@ -7,26 +7,20 @@ in a bundle, and the hash does not tell the name.  Files of /etc and /var are le
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import secrets
 
-from tierctl.core.paths import CGROUP, HOSTNAME, LRU_GEN, LRU_GEN_FULL
+from tierctl.core.paths import CGROUP, HOSTNAME, LOOKED, LRU_GEN, LRU_GEN_FULL
 from tierctl.core.source import Sample
 from tierctl.read.threads import OF_CPU, OURS
 
-LEFT_OUT = ("/etc/", "/var/", "/proc/swaps", "/proc/sys/kernel/random/")
+LEFT_OUT = ("/etc/", "/var/", "/proc/sys/kernel/random/")
 KEPT_GROUPS = {"system.slice", "user.slice", "machine.slice", "init.scope", "-.slice"}
 STEM = re.compile(
     r"^(machine-qemu\\x2d\d+\\x2d)?(.+?)(\.service|\.slice|\.scope|\.socket|\.mount)?$"
 )
-# Words of the kernel's command line that say something about memory
-WORD = re.compile(
-    r"^(tier|numa|numa_balancing|transparent_hugepage|hugepagesz|hugepages|default_hugepagesz|mem"
-    r"|memmap|movable_node|efi|cgroup_\w+|systemd\.unified_cgroup_hierarchy|lockdown|maxcpus"
-    r"|nosmt|memhp_default_state|memory_hotplug\.\w+|dax_\w+|cxl_\w+)(=|$)"
-)
-
 CGROUPS = re.compile(r"/proc/\d+/cgroup")
 PROC = r"/proc/\d+/"
 MAPPED = r"(?!\[(?:heap|stack|v\w+)\]$)[^ \n].*"  # a program may name anonymous memory
@@ -43,6 +37,7 @@ NAMES = tuple(
         (f"{PROC}numa_maps", r"( file=)(\S+)", "word"),
         (CGROUPS.pattern, r"^(0::)(.*)$", "group"),
         (f"{LRU_GEN}|{LRU_GEN_FULL}", r"^(memcg +\d+ )(.*)$", "group"),
+        (LOOKED, r"^(\S+ \S+ )(.*)$", "group"),
     )
 )
 
@@ -55,8 +50,8 @@ class Anonymizer:
         self._groups: set[str] = set()
 
     def word(self, text: str) -> str:
-        """The hash of a name."""
-        return hashlib.blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
+        name = text.encode(errors="surrogatepass")  # a name may have any byte
+        return hashlib.blake2b(name, key=self._key, digest_size=8).hexdigest()
 
     def group(self, name: str) -> str:
         """A part of the path of a group; its kind can still be told."""
@@ -74,49 +69,35 @@ class Anonymizer:
             [CGROUP, *(self.group(one) if one in self._groups else one for one in parts)]
         )
 
-    def _group_path(self, path: str) -> str:
-        return "/".join(self.group(one) if one else one for one in path.split("/"))
-
-    def _thread(self, name: str) -> str:
-        """The hash of a name; threads of the kernel that find or move pages keep theirs."""
-        return name if OURS.match(name) or OF_CPU.match(name) else self.word(name)
-
     def _text(self, path: str, text: str) -> str:
-        """The text of a file, with hashed names."""
-        if path == "/proc/cmdline":
-            return " ".join(word for word in text.split() if WORD.match(word)) + "\n"
-        if path == "/proc/version":
-            return text.partition(" (")[0] + "\n"
         if CGROUPS.fullmatch(path):  # without the lines of cgroup v1
             text = "".join(one for one in text.splitlines(True) if one.startswith("0::"))
         for place, names, kind in NAMES:
             if place.fullmatch(path):
-                return self._hashed(text, names, kind)
+                return names.sub(functools.partial(self._hash, kind), text)
         return text
 
-    def _hashed(self, text: str, names: re.Pattern[str], kind: str) -> str:
-        to = {"word": self.word, "thread": self._thread, "group": self._group_path}[kind]
-        return names.sub(lambda found: found[1] + to(found[2]), text)
+    def _hash(self, kind: str, found: re.Match[str]) -> str:
+        """Threads of the kernel that find or move pages keep their names."""
+        name = found[2]
+        if kind == "group":
+            name = "/".join(self.group(one) if one else one for one in name.split("/"))
+        elif kind == "word" or not (OURS.match(name) or OF_CPU.match(name)):
+            name = self.word(name)
+        return found[1] + name
 
     def sample(self, one: Sample) -> Sample:
-        """A sample with hashed names."""
-        for path, names in one.directories.items():
-            if path.startswith(CGROUP) and not isinstance(names, str):
-                self._groups |= {name[:-1] for name in names if name.endswith("/")}
+        for key, kept in one.files.items():
+            if key.startswith(CGROUP) and isinstance(kept, list):
+                self._groups |= {name[:-1] for name in kept if name.endswith("/")}
         found = Sample(one.time)
-        for path, content in one.files.items():
-            if not path.startswith(LEFT_OUT):
-                if isinstance(content, bytes):
-                    hashed_text = self._text(path, content.decode()).encode()
-                    found.files[self.path(path)] = hashed_text
-                else:
-                    found.files[self.path(path)] = content
-        for path, names in one.directories.items():
-            if path.startswith(CGROUP) and not isinstance(names, str):
-                hashed = [self.group(name[:-1]) + "/" for name in names if name.endswith("/")]
-                hashed += [name for name in names if not name.endswith("/")]
-                found.directories[self.path(path)] = sorted(hashed)
-            elif not path.startswith(LEFT_OUT):
-                found.directories[path] = names
-        found.pieces = dict(one.pieces)
+        for key, kept in one.files.items():
+            new = kept
+            if isinstance(kept, str):
+                new = self._text(key, kept)
+            elif isinstance(kept, list) and key.startswith(CGROUP):
+                hashed = [f"{self.group(name[:-1])}/" for name in kept if name.endswith("/")]
+                new = sorted(hashed + [name for name in kept if not name.endswith("/")])
+            if not key.startswith(LEFT_OUT):
+                found.files[self.path(key)] = new
         return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The files of `tierctl record`: one an hour, compressed when the hour has ended.
+"""The files of `tierctl record`: one an hour, two of an hour that is too long.
 
 A line is written with one write(2).  After a crash the last line may be cut: readers leave it
 out, and the next recorder ends it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import os
 import stat
 import time
@@ -17,10 +16,10 @@ from pathlib import Path
 
 from tierctl.core import files
 from tierctl.core.errors import failed
-from tierctl.model import history
+from tierctl.model.history import FIRST
+from tierctl.model.history import files as of_record
 
 LOCK = ".lock"
-DRAFTS = ".*.jsonl.gz.tmp"  # of files.replace()
 MIB = 1 << 20
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -39,8 +38,6 @@ class Ring:
         try:
             self.place.mkdir(mode=0o755, parents=True, exist_ok=True)
             self._held.enter_context(files.locked(self.place / LOCK, 0, busy))
-            for one in self.place.glob(DRAFTS):
-                one.unlink()
         except OSError as error:
             what = f"{error.filename or self.place} cannot be written"
             raise failed(error, what, "check the directory, or give --directory") from error
@@ -70,52 +67,36 @@ class Ring:
                 os.ftruncate(self._file, size)
             raise
         self._bytes += len(line)
-        if self._bytes > self.most:
-            with contextlib.suppress(OSError):  # a full disk: the next line tries again
-                self._trim()
+        if self._bytes > self.most or size > self.most // 2:
+            self._trim()
 
     def _begin(self, path: Path) -> None:
-        """Begin the file of an hour, and compress all others."""
         self._close()
         self.place.mkdir(mode=0o755, parents=True, exist_ok=True)
-        self._file, self._path = os.open(path, FLAGS, 0o644), path
+        self._file = os.open(path, FLAGS, 0o644)
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
             os.write(self._file, b"\n")
-        with contextlib.suppress(OSError):  # a full disk: the next hour tries again
-            for one in self._own():
-                if one.suffix == ".jsonl" and one != path:
-                    _compress(one)
-            self._trim()
+        self._path = path  # if that fails, the next line tries again
+        self._trim()
 
     def _own(self) -> dict[Path, int]:
         """The files of the ring with their sizes, oldest first; no links to files of others."""
-        found = {one: one.lstat() for one in history.files(self.place)}
+        found = {one: one.lstat() for one in of_record(self.place)}
         return {one: state.st_size for one, state in found.items() if stat.S_ISREG(state.st_mode)}
 
     def _trim(self) -> None:
         """Remove the oldest files above the limits; days count, not dates: a clock may be wrong."""
-        own = self._own()
-        if own.get(self._path, 0) > self.most // 2:
-            self._close()  # the next line begins a new file
-            _compress(self._path)
+        with contextlib.suppress(OSError):  # a later line tries again
             own = self._own()
-        days = list(dict.fromkeys(one.name.partition("T")[0] for one in own))
-        spare = set(days[: -self.keep_days - 1])
-        for one in list(own):
-            if one == self._path:
-                continue
-            if one.name.partition("T")[0] in spare or sum(own.values()) > self.most:
-                one.unlink()
-                del own[one]
-        self._bytes = sum(own.values())
-
-
-def _compress(path: Path) -> None:
-    """Put the lines of an hour to its compressed file; raises OSError."""
-    target = path.with_name(f"{path.name}.gz")
-    packed = gzip.compress(path.read_bytes(), 6, mtime=0)
-    before = target.read_bytes() if target.exists() else b""
-    if not before.endswith(packed):  # a crash may have left both
-        files.replace(target, before + packed)
-    path.unlink()
+            if own.get(self._path, 0) > self.most // 2:  # the next line begins a new file
+                name = f"{self._path.stem.removesuffix(FIRST)}{FIRST}.jsonl"
+                self._path = self._path.rename(self.place / name)
+                own = self._own()
+            days = list(dict.fromkeys(one.name.partition("T")[0] for one in own))
+            spare = set(days[: -self.keep_days - 1])
+            for one in [one for one in own if one != self._path]:
+                if one.name.partition("T")[0] in spare or sum(own.values()) > self.most:
+                    one.unlink()
+                    del own[one]
+            self._bytes = sum(own.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Pictures as SVG: bars, lines, and cells by time and address.
+"""Pictures as SVG: a line over time, and cells by time and address.
 
 Each picture has axes with units, a title and a description; its colours are classes of report.css.
 """
@@ -13,16 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tierctl.core import text
-
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 76, 64, 10, 40
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 104, 24, 10, 40
 INNER = WIDTH - LEFT - RIGHT
 DAY_S = 86400
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 BUCKETS = 360
 GAP = 3.0  # times the usual distance of two points: a hole in the data
 SHADES = 5  # of the share of memory on fast nodes
-LABEL = 14  # pixels between two addresses
+LABELS = 20  # addresses with a label
 
 Dot = tuple[float, float | None]  # time, value; None: unknown
 
@@ -37,14 +35,10 @@ class Axis:
     label: Callable[[float], str]
     title: str
 
-    def share(self, value: float) -> float:
-        """Where a value is, from 0 to 1."""
-        return (value - self.low) / (self.high - self.low)
-
 
 def nice(high: float, most: int = 5) -> list[float]:
     """Ticks from 0 to a value or a little above it, in steps of 1, 2 or 5."""
-    if high <= 0:
+    if high < 1:
         return [0.0, 1.0]
     rough = high / most
     power = 10.0 ** math.floor(math.log10(rough))
@@ -61,14 +55,7 @@ def bytes_axis(high: float) -> Axis:
     return Axis(0.0, ticks[-1], ticks, lambda value: f"{value / unit:g}", name)
 
 
-def count_axis(high: float, title: str) -> Axis:
-    """A number."""
-    ticks = nice(high)
-    return Axis(0.0, ticks[-1], ticks, lambda value: f"{value:,.10g}", title)
-
-
 def time_axis(first: float, last: float) -> Axis:
-    """Times in UTC."""
     last = max(last, first + 1)
     span = last - first
     step = next((one for one in STEPS if span / one <= 7), DAY_S * math.ceil(span / DAY_S / 7))
@@ -117,130 +104,64 @@ def runs(dots: Sequence[Dot]) -> list[list[tuple[float, float]]]:
     return result
 
 
-def _number(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def _words(x: float, y: float, content: str, kind: str = "", anchor: str = "start") -> str:
-    """A text in a picture."""
-    name = f' class="{kind}"' if kind else ""
-    place = f'x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}"'
-    return f"<text {place}{name}>{html.escape(content)}</text>"
-
-
 class Plot:
-    """A picture with a horizontal axis, and vertical ones at the left and the right."""
+    """A picture with times from left to right, and values of another axis upwards."""
 
-    def __init__(self, across: Axis, height: float) -> None:
-        self.across, self.height = across, height
+    def __init__(self, across: Axis, up: Axis, height: float) -> None:
+        self.across, self.up, self.height = across, up, height
         self.parts: list[str] = []
 
     def x(self, value: float) -> float:
-        """The place of a value of the horizontal axis."""
-        return LEFT + INNER * self.across.share(value)
+        return LEFT + INNER * (value - self.across.low) / (self.across.high - self.across.low)
 
-    def y(self, share: float) -> float:
-        """The place of a share of the vertical axis."""
+    def y(self, value: float) -> float:
+        share = (value - self.up.low) / (self.up.high - self.up.low)
         return TOP + (self.height - TOP - BOTTOM) * (1 - share)
 
-    def up(self, axis: Axis, right: bool = False) -> None:
-        """Draw a vertical axis."""
-        for one in axis.ticks:
-            y = self.y(axis.share(one))
-            if right:
-                self.parts.append(_words(WIDTH - RIGHT + 6, y + 4, axis.label(one)))
-            else:
-                self.parts.append(f'<path class="grid" d="M{LEFT} {_number(y)}h{INNER}"/>')
-                self.parts.append(_words(LEFT - 6, y + 4, axis.label(one), "", "end"))
-        turned = f"translate({WIDTH - 6 if right else 14} {_number(self.y(0.5))}) rotate(-90)"
-        title = html.escape(axis.title)
-        words = f'<text class="unit" text-anchor="middle" transform="{turned}">{title}</text>'
-        self.parts.append(words)
+    def text(self, x: float, y: float, content: str, kind: str, anchor: str) -> None:
+        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}"'
+        self.parts.append(f"<text {place}>{html.escape(content)}</text>")
 
-    def line(self, dots: Sequence[Dot], axis: Axis, kind: str) -> None:
+    def line(self, dots: Sequence[Dot]) -> None:
         """Draw a line; it ends where nothing is known."""
         for run in runs(dots):
-            places = (f"{_number(self.x(at))} {_number(self.y(axis.share(v)))}" for at, v in run)
-            end = "h.1" if len(run) == 1 else ""
-            self.parts.append(f'<path class="line {kind}" d="M{"L".join(places)}{end}"/>')
+            places = "L".join(f"{self.x(at):.1f} {self.y(value):.1f}" for at, value in run)
+            self.parts.append(f'<path class="line" d="M{places}{"h.1" if len(run) == 1 else ""}"/>')
 
     def svg(self, name: str, title: str, about: str) -> str:
-        """The picture with its horizontal axis, a title, and words for those who do not see it."""
+        """The picture with its axes, a title, and words for those who do not see it."""
         bottom = self.height - BOTTOM
-        self.parts.append(f'<path class="axis" d="M{LEFT} {_number(bottom)}h{INNER}"/>')
+        for one in self.up.ticks:
+            self.parts.insert(0, f'<path class="grid" d="M{LEFT} {self.y(one):.1f}h{INNER}"/>')
+            self.text(LEFT - 6, self.y(one) + 4, self.up.label(one), "", "end")
         for one in self.across.ticks:
-            x = self.x(one)
-            self.parts.append(f'<path class="axis" d="M{_number(x)} {_number(bottom)}v4"/>')
-            self.parts.append(_words(x, bottom + 17, self.across.label(one), "", "middle"))
-        middle = LEFT + INNER / 2
-        self.parts.append(_words(middle, bottom + 34, self.across.title, "unit", "middle"))
+            self.parts.append(f'<path class="axis" d="M{self.x(one):.1f} {bottom}v4"/>')
+            self.text(self.x(one), bottom + 17, self.across.label(one), "", "middle")
+        self.parts.append(f'<path class="axis" d="M{LEFT} {bottom}h{INNER}"/>')
+        self.text(LEFT + INNER / 2, bottom + 34, self.across.title, "unit", "middle")
+        self.text(LEFT - 6, bottom + 34, self.up.title, "unit", "end")
         return (
-            f'<svg viewBox="0 0 {WIDTH} {_number(self.height)}" role="img" '
+            f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" '
             f'aria-labelledby="{name}-t {name}-d"><title id="{name}-t">{html.escape(title)}</title>'
             f'<desc id="{name}-d">{html.escape(about)}</desc>' + "\n".join(self.parts) + "</svg>"
         )
 
 
-def bars(
-    name: str, title: str, about: str, rows: Sequence[tuple[str, dict[str, float] | None]]
-) -> str:
-    """Horizontal bars of segments by class, in bytes; None: unknown."""
-    axis = bytes_axis(max((sum(row.values()) for _, row in rows if row), default=0.0))
-    pitch, thick = 34, 24
-    plot = Plot(axis, TOP + pitch * len(rows) + BOTTOM)
-    for at, (label, row) in enumerate(rows):
-        y = TOP + pitch * at
-        plot.parts.append(_words(LEFT - 6, y + 16, label, "", "end"))
-        if row is None:
-            plot.parts.append(_words(LEFT + 4, y + 16, "unknown", "unit"))
-        done = 0.0
-        for kind, value in (row or {}).items():
-            x, end = plot.x(done), plot.x(done + value)
-            done += value
-            if end - x < 0.3:
-                continue
-            box = f'x="{_number(x)}" y="{y}" width="{_number(end - x)}" height="{thick}"'
-            plot.parts.append(f'<rect class="bar {kind}" {box}/>')
-            content = text.size(value)
-            if end - x > 7.5 * len(content) + 4:
-                plot.parts.append(_words((x + end) / 2, y + 16, content, f"on-{kind}", "middle"))
-    return plot.svg(name, title, about)
-
-
-def shade(fast: float) -> int:
-    """The class of a cell by its share on fast nodes: 0 is all slow, SHADES - 1 all fast."""
-    return min(SHADES - 1, int(SHADES * fast))
-
-
-def cells(
-    name: str,
-    title: str,
-    about: str,
-    begins: Sequence[int],
-    rows: Sequence[tuple[float, Sequence[float | None]]],
-) -> str:
-    """Time from left to right, addresses upwards; cells are shares of slow memory."""
+def cells(begins: Sequence[int], rows: Sequence[tuple[float, Sequence[float | None]]]) -> Plot:
+    """Time from left to right, addresses upwards; a cell is a share of slow memory."""
     times = [at for at, _ in rows]
-    distance = usual(times)
-    plot = Plot(time_axis(times[0], times[-1] + distance), 360)
-    paths: list[list[str]] = [[] for _ in range(SHADES)]
+    distance, count = usual(times), len(begins)
+    ticks = [float(one) for one in range(0, count, -(-count // LABELS))]
+    up = Axis(0.0, count, ticks, lambda one: f"{begins[int(one)]:x}", "address")
+    plot = Plot(time_axis(times[0], times[-1] + distance), up, 360)
+    tall, paths = plot.y(0) - plot.y(1), [""] * SHADES
     for (at, row), after in zip(rows, [*times[1:], times[-1] + distance], strict=True):
         x, end = plot.x(at), plot.x(min(after, at + GAP * distance))
+        # Neighbours overlap a little, so that no background shows between them
+        shape = f"h{max(1.0, end - x) + 0.7:.1f}v{tall + 0.7:.1f}H{x:.1f}z"
         for number, slow in enumerate(row):
             if slow is not None:
-                y, low = (plot.y((number + more) / len(begins)) for more in (1, 0))
-                # Neighbours overlap a little, so that no background shows between them
-                wide, tall = max(1.0, end - x) + 0.7, low - y + 0.7
-                box = f"M{x:.1f} {y:.1f}h{wide:.1f}v{tall:.1f}h-{wide:.1f}z"
-                paths[shade(1 - slow)].append(box)
-    for at_shade, found in enumerate(paths):
-        if found:
-            plot.parts.append(f'<path class="cell share{at_shade}" d="{"".join(found)}"/>')
-    last = plot.height
-    for number, begin in enumerate(begins):
-        y = plot.y(number / len(begins))
-        if last - y >= LABEL:
-            plot.parts.append(_words(LEFT - 4, y, f"{begin:x}", "small", "end"))
-            last = y
-    plot.parts.append(_words(LEFT - 6, plot.height - BOTTOM + 17, "address", "unit", "end"))
-    return plot.svg(name, title, about)
+                shade = min(SHADES - 1, max(0, int(SHADES * (1 - slow))))
+                paths[shade] += f"M{x:.1f} {plot.y(number + 1):.1f}{shape}"
+    plot.parts += [f'<path class="share{at}" d="{path}"/>' for at, path in enumerate(paths) if path]
+    return plot

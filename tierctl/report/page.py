@@ -12,61 +12,53 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass
-class Figure:
-    """A picture, what it shows, the meaning of its colours, and a table with its head."""
-
-    svg: str
-    caption: str
-    key: Sequence[tuple[str, str]] = ()  # class, words
-    table: Sequence[Sequence[str]] = ()
-
-
-@dataclass
 class Section:
-    """A question, and pictures that answer it."""
+    """A question, and figures in HTML that answer it."""
 
     title: str
     words: str
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first row and the first column are heads."""
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in rows[0])
     body = ""
     for first, *rest in rows[1:]:
         cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
         body += f'<tr><th scope="row">{html.escape(first)}</th>{cells}</tr>'
-    found = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="wide"><table>{found}</table></div>'
+    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _key(entries: Sequence[tuple[str, str]]) -> str:
-    found = ""
-    for kind, words in entries:
-        line = f'<path class="{kind}" d="M1 6h18"/>'
-        box = f'<rect class="{kind}" x=".5" y=".5" width="19" height="9"/>'
-        shape = line if kind.startswith("line ") else box
-        sample = f'<svg viewBox="0 0 20 10" aria-hidden="true">{shape}</svg>'
-        found += f"<li>{sample}{html.escape(words)}</li>"
-    return f'<ul class="key">{found}</ul>' if found else ""
+def bars(rows: Sequence[tuple[str, Sequence[tuple[str, float, str]] | None]]) -> str:
+    """Bars of segments: class, percent and words; None: unknown."""
+    body = ""
+    for label, row in rows:
+        bar = "unknown"
+        if row is not None:
+            bar = "".join(
+                f'<i class="{kind}" style="width:{width:.2f}%">{words * (width > 8)}</i>'
+                for kind, width, words in row
+            )
+        body += f'<tr><th scope="row">{html.escape(label)}</th><td>{bar}</td></tr>'
+    return f'<table class="bars">{body}</table>'
 
 
-def _figure(one: Figure) -> str:
-    caption = f"<figcaption>{html.escape(one.caption)}</figcaption>"
-    return f"<figure>{_key(one.key)}{one.svg}{caption}{_table(one.table)}</figure>"
+def figure(body: str, caption: str, key: Sequence[tuple[str, str]] = ()) -> str:
+    """A picture or tables, what they show, and the meaning of colours by class."""
+    found = "".join(f'<li><i class="{kind}"></i>{html.escape(words)}</li>' for kind, words in key)
+    colours = f'<ul class="key">{found}</ul>' if found else ""
+    return f"<figure>{colours}{body}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def render(title: str, facts: Sequence[tuple[str, str]], sections: Sequence[Section]) -> str:
-    """The file."""
     style = (Path(__file__).parents[1] / "report.css").read_text("utf-8")
     entries = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts
     )
     body = "\n".join(
         f"<section><h2>{html.escape(one.title)}</h2>\n<p>{html.escape(one.words)}</p>\n"
-        + "\n".join(_figure(each) for each in one.figures)
+        + "\n".join(one.figures)
         + "</section>"
         for one in sections
     )
