@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from tierctl_trees import FAST, OURS, SLOW, Spec, Stepping, Tree, build, stat, v
 from tierctl.commands import explain
 from tierctl.core import reply, texts
 from tierctl.core.errors import FINDING, WELL
-from tierctl.core.paths import TRACING
 from tierctl.core.text import Style
-from tierctl.explain.split import Explained, Reason
+from tierctl.explain.scene import Explained, Reason
 from tierctl.read import flags as kinds
-from tierctl.read import trace
+from tierctl.read.spans import SPANS
 
 PID = 5002  # of service0000.service
 GROUP = "/system.slice/service0000.service"
@@ -34,69 +32,39 @@ LIBRARY = "00000000 08:01 77     /usr/lib/x.so"
 
 
 class Machine(Stepping):
-    """A tree whose tracefs makes and removes instances."""
+    """A tree in which a worker visits the process while a command waits."""
 
     def __init__(self, tree: Tree, step: Callable[[int], None] = lambda second: None) -> None:
         super().__init__(tree, step)
-        self.tree, self.trace = tree, ""
-        self.made: list[str] = []
-        self.filters: list[str] = []
+        self.tree, self.later = tree, ""
 
-    def mkdir(self, path: str) -> None:
-        """What the kernel puts into an instance."""
-        super().mkdir(path)
-        self.made.append(path)
-        self.tree.put(f"{path[1:]}/buffer_size_kb", 1408)
-        for event in trace.EVENTS:
-            self.tree.put(f"{path[1:]}/events/tier/{event}/enable", 0)
-        self.tree.put(f"{path[1:]}/trace", self.trace)
+    def visited(self, before: str, after: str | None = None) -> None:
+        """The texts of debugfs tier/spans."""
+        self.tree.put(SPANS[1:], before)
+        self.later = before if after is None else after
 
-    def write(self, path: str, text: str) -> None:
-        """Remember filters."""
-        if path.endswith("/filter"):
-            self.filters.append(text)
-        super().write(path, text)
-
-    def rmdir(self, path: str) -> None:
-        """As for a directory of tracefs."""
-        self.tree._made.clear()
-        if not (self.tree.root / path[1:]).is_dir():
-            raise FileNotFoundError(path)
-        shutil.rmtree(self.tree.root / path[1:])
-
-    def instances(self) -> list[str]:
-        """The instances that are there now."""
-        return self.names(trace.INSTANCES)
+    def wait(self, seconds: float) -> None:
+        """The visit comes, too."""
+        super().wait(seconds)
+        self.tree.put(SPANS[1:], self.later)
 
 
-def passes(
-    pushed: Iterable[int], window: int = 250_000, pid: int = PID, done: str = " done=1"
+def spans(
+    pushed: int = 0,
+    end: int = MIB << 20,
+    age_ms: int = 1200,
+    *,
+    begin: int = 0,
+    window: int = 250_000,
+    pid: int = PID,
+    turn: str | None = None,
 ) -> str:
-    """The text of `trace`: a visit for each number, as trace_output.c prints it."""
-    lines = ["# tracer: nop", "#", "# entries-in-buffer/entries-written: 5/5   #P:4", "#"]
-    for at, one in enumerate(pushed):
-        lines.append(
-            f"       kmmscand0-812     [00{at % 4}] .....  {100 + at}.250000: tier_scan_pass: "
-            f"pid={pid} cgroup=77 change=0{done} window_us={window} regions=32 first=900 "
-            f"last={one} pushed={one} cost=12345 turn=0"
-        )
-    return "\n".join(lines)
-
-
-def spans(pushed: int = 0, end: int = MIB << 20, age_ms: int = 1200) -> str:
-    """The text of debugfs tier/spans with the last visit of the process, from address 0 to end."""
+    """The text of debugfs tier/spans with the last visit of the process, a turn of its own."""
+    turn = f"{pushed} {age_ms}" if turn is None else turn
     return (
-        "pid cgroup begin end window_us first last pushed age_ms turn\n"
-        f"0 0 7f0000000000 7f0000200000 250000 9 9 9 8 0\n"
-        f"{PID} 77 0 {end:x} 250000 900 {pushed} {pushed} {age_ms} 3\n"
-    )
-
-
-def skips(reason: str, pfn: int = FIRST_SLOW, nid: int = 0) -> str:
-    """A skip of a promoter."""
-    return (
-        f"\n      kpromoted1-820     [001] .....   103.500000: tier_promote_skip: "
-        f"pfn=0x{pfn:x} nid={nid} reason={reason}"
+        "pid cgroup begin end window_us first last pushed age_ms turn turn_pushed turn_age_ms\n"
+        f"0 0 7f0000000000 7f0000200000 250000 9 9 9 8 0 - -\n"
+        f"{pid} 77 {begin:x} {end:x} {window} 900 {pushed} {pushed} {age_ms} 3 {turn}\n"
     )
 
 
@@ -141,25 +109,22 @@ def runs(tree: Tree, spec: Spec) -> Callable[[int], None]:
 def machine(
     tmp_path: Path,
     spec: Spec = SMALL,
-    pushed: Iterable[int] = (0,),
+    pushed: Sequence[int] = (0,),
     slow: float = 1.0,
     mib: int = MIB,
 ) -> Machine:
     """A machine with a process of 64 MiB; visits find as many candidates as ``pushed`` says.
 
-    debugfs tier/spans says that the last visit looked at all of it.
+    The last one is before the wait, or there is another one while a command waits for 10 s.  All
+    visits look at all of the process.
     """
     tree = build(tmp_path, spec)
-    tree.put("proc/meminfo", "MemTotal:        2097152 kB\nMemAvailable:    1000000 kB")
-    if spec.ours:
-        tree.put(f"{TRACING[1:]}/events/tier/{trace.PASS}/format", "name: tier_scan_pass")
-    (tree.root / trace.INSTANCES[1:]).mkdir(parents=True)
     process(tree, slow, mib)
     found = Machine(tree, runs(tree, spec))
     found.step(0)
-    found.trace = passes(pushed)
     if spec.ours:
-        tree.put(trace.SPANS[1:], spans(end=mib << 20))
+        age_ms = 1200 if len(pushed) > 1 else 11_200
+        found.visited(spans(pushed[0], mib << 20), spans(pushed[-1], mib << 20, age_ms))
     return found
 
 
@@ -174,8 +139,8 @@ def answer(found: Stepping, *words: str, deep: bool = False, seconds: float = 10
     if data.slow:
         assert sum(one.bytes for one in data.reasons) == data.slow, data.reasons
     for one in data.reasons:
-        assert 0 <= one.low <= one.bytes <= one.high, one
-        assert one.id in texts.causes() and "{" not in one.what + (one.todo or "")
+        assert one.bytes > 0 or not data.slow, one
+        assert one.id in texts.load()["causes"] and "{" not in one.what + (one.todo or "")
     return data
 
 

@@ -3,7 +3,7 @@
 
 lab/workloads/plant.c is the program.  Each guest has a control, too: the same program, of which the
 memory is promoted.  To renew the bundles at which tests/unit/test_tierctl_cause_bundles.py looks,
-copy NAME.tar.gz from pytest's --basetemp to tests/golden/tierctl/causes.
+copy NAME.json.gz from pytest's --basetemp to tests/golden/tierctl/causes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ control() {{
 ask() {{
 	explain $1
 	python3 -m tierctl capture --anon --samples 2 --interval {LISTEN_S} --explain $pid \\
-		@OUT@/$1.tar.gz || exit 5
+		@OUT@/$1.json.gz || exit 5
 	end $1
 }}
 """
@@ -97,9 +97,9 @@ for _ in $(seq 100); do
 done
 ask ksm
 
+echo 0 > /proc/sys/vm/dirty_writeback_centisecs
 echo 64M > /sys/block/zram0/disksize
 mkfs.ext2 -q /dev/zram0 && mkdir /tmp/disk && mount /dev/zram0 /tmp/disk || exit 6
-echo 0 > /proc/sys/vm/dirty_writeback_centisecs
 plant dirty --cause dirty --file /tmp/disk/data
 ask dirty
 
@@ -175,7 +175,7 @@ def test_explain_names_the_planted_cause(
     assert result.exit_code == 0, said
     wrong = []
     for plant_name in one.plants:
-        cause, bundle = CAUSES[plant_name], out_dir / f"{plant_name}.tar.gz"
+        cause, bundle = CAUSES[plant_name], out_dir / f"{plant_name}.json.gz"
         live = json.loads((out_dir / f"{plant_name}.json").read_text())["data"]
         later, text = from_bundle(bundle, capsys)
         wrong += [f"{plant_name}, live: {each}" for each in problems(cause, live)]

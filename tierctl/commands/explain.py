@@ -13,22 +13,19 @@ from tierctl.core.errors import FINDING, USAGE, WELL, TierctlError
 from tierctl.core.reply import Note, Reply, show, unknown
 from tierctl.core.source import Source
 from tierctl.explain import groups as explained_groups
-from tierctl.explain import process, scene
-from tierctl.explain.split import ACT, FINE, Explained, Reason
+from tierctl.explain import process
+from tierctl.explain.scene import ACT, FINE, Explained, Reason, Scene
+from tierctl.model.snapshot import Sampler
 from tierctl.read import groups
-from tierctl.read.trace import MOST_S
 
 TODO = "tierctl explain PID, tierctl explain GROUP, or tierctl explain node N"
 MARK = 12  # characters for the number of what there is to do, or for a verdict
+MOST_S = 10  # workers visit a process of usual size meanwhile
 NOTES = ("tiers", "visits", "cold")
 
 
 def answer(
-    source: Source,
-    words: Sequence[str],
-    deep: bool = False,
-    seconds: float = MOST_S,
-    listening: Note | None = None,
+    source: Source, words: Sequence[str], deep: bool = False, seconds: float = MOST_S
 ) -> Reply:
     """The answer to a target: a pid, a group, or the words node and N."""
     first = words[0]
@@ -39,34 +36,30 @@ def answer(
             raise TierctlError(f"{' '.join(words[1:])} is no number of a node", TODO, USAGE)
     elif len(words) > 1:
         raise TierctlError(f"{len(words)} targets were given", TODO, USAGE)
-    found = scene.begin(source, listening, quick=digits)
+    found = Scene(Sampler(source).take())
     if first == "node" and len(words) > 1:
         data = explained_groups.node(found, int(words[1]), seconds)
     elif digits:
         data = process.process(found, int(first), deep, seconds)
     else:
         data = explained_groups.group(found, first, seconds)
-    sources = {name: found.sources[name] for name in NOTES if name in found.sources}
+    notes = found.now.sources
+    sources = {name: notes[name] for name in NOTES if name in notes}
     if data.target == "process":
         sources["slow"] = Note("/proc/PID/pagemap", estimate=data.places != data.all_places)
     elif data.slow or data.tier == "fast":
-        sources["cold"] = found.sources["cold_on_fast"]
+        sources["cold"] = notes["cold_on_fast"]
     return Reply("explain", data, sources, FINDING if data.actions else WELL)
 
 
-# --- text ------------------------------------------------------------------------
-
-
-def span(low: int | None, size: int | None, high: int | None) -> str:
-    """The interval of a figure: +- 0.4G, up to 2.1G, 1.0G to 2.1G, or nothing."""
-    if low is None or high is None or size is None or low == high:
+def _span(data: Explained) -> str:
+    """The interval of what is slow: +- 0.4G, 1.0G to 2.1G, or nothing."""
+    low, size, high = data.slow_low or 0, data.slow or 0, data.slow_high or 0
+    if low == high:
         return ""
-    below, above = size - low, high - size
-    if size == high and low == 0:
-        return "at most"
-    if abs(below - above) <= max(below, above) // 8:
-        return f"+- {text.size(above)}"
-    return f"{text.size(low)} to {text.size(high)}"
+    if abs(size - low - (high - size)) <= max(size - low, high - size) // 8:
+        return f"+- {text.size(high - size)} "
+    return f"({text.size(low)} to {text.size(high)}) "
 
 
 def headline(data: Explained) -> list[str]:
@@ -80,8 +73,7 @@ def headline(data: Explained) -> list[str]:
     line = f"{name}: {text.size(data.total)}{used}"
     if data.target == "node" and data.tier == "fast":
         return text.wrap(f"{line}, none of it slow")
-    wide = span(data.slow_low, data.slow, data.slow_high)
-    line += f", {text.size(data.slow)} {wide + ' ' if wide else ''}slow"
+    line += f", {text.size(data.slow)} {_span(data)}slow"
     if data.places is not None and data.places != data.all_places:
         line += f" ({text.count(data.places)} of {text.count(data.all_places)} places)"
     return text.wrap(line)
@@ -89,23 +81,19 @@ def headline(data: Explained) -> list[str]:
 
 def _todo(reasons: Sequence[Reason]) -> dict[str, int]:
     """Numbers of what there is to do, things that help most first; what is fine needs nothing."""
-    order = sorted(reasons, key=lambda one: (one.verdict != ACT, -one.bytes, -one.high))
+    order = sorted(reasons, key=lambda one: (one.verdict != ACT, -one.bytes))
     todo = dict.fromkeys(one.todo for one in order if one.todo and one.verdict != FINE)
     return {words: number for number, words in enumerate(todo, 1)}
 
 
 def draw(reply: Reply, style: text.Style) -> list[str]:
-    """The reasons, and what to do about them."""
     data: Explained = reply.data
     head = headline(data)
     lines = [style.paint("head", head[0]), *head[1:]]
     todo = _todo(data.reasons)
-    order = sorted(data.reasons, key=lambda one: (-one.bytes, -one.high))
-    for one in order:
-        wide = span(one.low, one.bytes, one.high)
-        # Nothing is slow, or how much of it is hot is not known.
-        size = text.size(one.bytes) if data.slow or one.bytes else ""
-        front = f"  {size:>7} {wide:<9} "
+    for one in sorted(data.reasons, key=lambda one: -one.bytes):
+        size = text.size(one.bytes) if one.bytes else ""
+        front = f"  {size:>7} {'at most' if one.at_most else '':<7} "
         number = todo.get(one.todo or "")
         what = one.what if number or not one.todo else f"{one.what} ({one.todo})"
         mark = str(number or one.verdict)
@@ -118,31 +106,17 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
         lines.append("  Nothing of it is slow." if not data.slow else "  No reason is known.")
     for words, number in todo.items():
         lines += text.wrap(words, "   ", f"{number}  ")
-    lines += _footer(reply, data)
-    return lines
-
-
-def _footer(reply: Reply, data: Explained) -> list[str]:
-    lines = text.wrap(f"Also looked at: {', '.join(data.looked_at)}.", "  ")
-    if data.seconds and data.visits is not None:
-        lost = f", {text.count(data.lost)} events lost" if data.lost else ""
-        visits = "1 visit" if data.visits == 1 else f"{data.visits} visits"
-        what = f"Listened for {data.seconds:.0f} s: {visits} of it by workers{lost}."
-        lines += text.wrap(what, "  ")
-    for one in data.not_looked_at:
-        lines += text.wrap(f"? not looked at: {one}", "  ")
+    lines += text.wrap(f"Also looked at: {', '.join(data.looked_at)}.", "  ")
+    for left in data.not_looked_at:
+        lines += text.wrap(f"? not looked at: {left}", "  ")
     lines += unknown(reply, NOTES)
     return lines
 
 
-# --- command ---------------------------------------------------------------------
-
-
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Explain a target."""
-    listens = source.live and args.seconds and args.target[0].isdigit()
-    if listens and sys.stderr.isatty():
-        print(f"Listening for at most {args.seconds} s ...", file=sys.stderr)
+    waits = source.live and args.seconds and args.target[0].isdigit()
+    if waits and sys.stderr.isatty():
+        print(f"Watches for at most {args.seconds} s ...", file=sys.stderr)
     reply = answer(source, args.target, args.deep, args.seconds)
     return show(reply, source, args, draw)
 
@@ -151,12 +125,11 @@ SCHEMAS = {"explain": Explained}  # by kind of answer
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command explain."""
     one = commands.add_parser(
         "explain",
         help="why memory is slow, in bytes by reason, and what to do",
         description="Says of a process, a group or a node why its memory lies on slow nodes.  "
-        "Listens to the visits of a process for at most 10 s.  Exit status 1: a reason asks for "
+        "Watches the visits of a process for at most 10 s.  Exit status 1: a reason asks for "
         "a change.",
     )
     one.add_argument("target", nargs="+", metavar="PID | GROUP | node N")
@@ -165,7 +138,7 @@ def add_commands(commands: Any) -> None:
         type=text.number_from(0, MOST_S),
         default=MOST_S,
         metavar="N",
-        help="listen for so long (10)",
+        help="watch for so long (10)",
     )
     one.add_argument(
         "--deep",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from tierctl.core import text
 from tierctl.core.errors import LACKING, USAGE, TierctlError
 from tierctl.core.parse import as_ranges, labelled_kib, ranges
-from tierctl.core.paths import CGROUP, LIMIT, LRU_GEN, NODES, STAT, TIER
-from tierctl.core.source import Source
-from tierctl.explain import obstacles, scene
+from tierctl.core.paths import CGROUP, LRU_GEN, NODES, STAT, TIER
+from tierctl.explain import scene
 from tierctl.explain.obstacles import Obstacle
 from tierctl.explain.process import (
     by_fault,
@@ -28,8 +28,7 @@ from tierctl.explain.process import (
     pools,
     waiting,
 )
-from tierctl.explain.scene import Scene
-from tierctl.explain.split import Explained, Split, stated
+from tierctl.explain.scene import ACT, FINE, UNKNOWN, Explained, Scene, Split, stated
 from tierctl.read import groups, lru, pages
 from tierctl.read.flags import BOTH
 from tierctl.read.groups import Limit
@@ -79,19 +78,10 @@ def _by_age(
         split.take("warm", recent.bytes - hot, LRU_GEN)
     elif recent.bytes:
         why = f"{text.size(recent.bytes)} was used or is new in the last 60 s"
-    split.rest("unknown", note.origin or "", 0, why=f"not known to be hot or cold: {why}")
+    split.rest("unknown", note.origin or "", why=f"not known to be hot or cold: {why}")
 
 
 # --- a group ---------------------------------------------------------------------
-
-
-def _opted_out(source: Source, path: str) -> tuple[int, int]:
-    """Processes of a group that have opted out, and all."""
-    try:
-        pids = groups.pids(source, path)[:PROCESSES]
-    except TierctlError:
-        return 0, 0
-    return sum(pages.status(source, pid).get("TierScan") == "0" for pid in pids), len(pids)
 
 
 def _inside(found: Scene, path: str) -> list[Lruvec]:
@@ -101,24 +91,27 @@ def _inside(found: Scene, path: str) -> list[Lruvec]:
 
 def _cpuset(found: Scene, path: str) -> list[int]:
     """The nodes of a group if no fast one is among them, and if they are why it stays."""
-    allowed = ranges(found.source.get(f"{CGROUP}{path}/{CPUSET}")) or []
+    allowed = ranges(found.now.source.get(f"{CGROUP}{path}/{CPUSET}")) or []
     return [] if set(allowed) & set(found.now.fast) or not found.rules <= BOTH else allowed
 
 
-def _whole(split: Split, found: Scene, path: str, all_out: bool, limits: Sequence[Limit]) -> bool:
-    """A cause for all that is left of a group; False if there is none."""
+def _stays(split: Split, found: Scene, path: str, limits: Sequence[Limit]) -> bool:
+    """Give all that is left of a group a cause; False if there is none for all of it."""
     allowed = _cpuset(found, path)
     if allowed:
         words = scene.cpuset_words(found, allowed, path)
-        split.rest("cpuset", f"{CGROUP}{path}/{CPUSET}", None, **words)
-    elif not limit_zero(split, found, limits) and all_out and found.rules == {PROMOTE}:
-        split.rest("opt-out", "/proc/PID/status TierScan of all processes")
+        split.rest("cpuset", f"{CGROUP}{path}/{CPUSET}", **words)
+    elif not limit_zero(split, found, limits) and found.rules == {PROMOTE}:
+        with suppress(TierctlError):
+            pids = groups.pids(found.now.source, path)[:PROCESSES]
+            rows = [pages.status(found.now.source, pid) for pid in pids]
+            if rows and all(one.get("TierScan") == "0" for one in rows):
+                split.rest("opt-out", "/proc/PID/status TierScan of all processes")
     return not split.left or nothing(split, found)
 
 
 def group(found: Scene, name: str, seconds: float) -> Explained:
-    """Why memory of a group is slow."""
-    source, slow = found.source, found.now.slow
+    source, slow = found.now.source, found.now.slow
     path = groups.named(source, name)
     found.now.need_tiers()
     place = f"{CGROUP}{path}/{STAT}"
@@ -140,16 +133,11 @@ def group(found: Scene, name: str, seconds: float) -> Explained:
         split.take("mlock", scene.on_nodes(stat, LOCKED, slow), place)
     if found.rules <= BOTH:
         split.take("dirty", scene.on_nodes(stat, UNWRITTEN, slow), place)
-    out, every = _opted_out(source, path)
-    if split.left and not _whole(split, found, path, 0 < out == every, limits):
+    if split.left and not _stays(split, found, path, limits):
         inside = _inside(found, path)
-        _by_age(split, found, slow, inside, obstacles.obstacle(found, found.now.fast, limits))
-    answer.looked_at += facts(found)
-    if out:
-        answer.looked_at.append(f"{out} of {every} processes opted out (TierScan 0)")
-    answer.looked_at += limit_words(limits)
+        _by_age(split, found, slow, inside, scene.obstacle(found, found.now.fast, limits))
+    answer.looked_at = facts(found) + limit_words(limits)
     answer.not_looked_at.append(BY_PROCESS)
-    answer.seconds = found.seconds
     return answer
 
 
@@ -161,44 +149,42 @@ def _groups_on(split: Split, found: Scene, node: int) -> int:
 
     Bytes that were used in the last minute and that a limit keeps: workers do not look for these.
     """
-    source, limited = found.source, 0
+    source, limited = found.now.source, 0
     done: list[str] = []
     for path in groups.every(source) or []:
         if any(path.startswith(f"{one}/") for one in done):
             continue
         allowed = _cpuset(found, path)
         limits = groups.limits_above(source, path, found.now.fast)[:1]
-        own = [one for one in limits if one.path == path and PROMOTE in found.promoters]
-        way = obstacles.limit(own)
-        zero = groups.limit(source, path) == (0, True)
-        if not allowed and (found.rules != {PROMOTE} or not (zero or way)):
+        limits = [one for one in limits if one.path == path]
+        way = scene.limit(limits) if PROMOTE in found.promoters else None
+        zero = found.rules == {PROMOTE} and any(not one.limit for one in limits)
+        if not (allowed or zero or way):
             continue
         done.append(path)
         stat = source.get(f"{CGROUP}{path}/{STAT}") or ""
         size = scene.on_nodes(stat, PAGES, [node]) - scene.on_nodes(stat, LOCKED, [node])
         if allowed:
             words = scene.cpuset_words(found, allowed, path)
-            split.take("cpuset", size, f"{CGROUP}{path}/{CPUSET}", None, None, **words)
+            split.take("cpuset", size, f"{CGROUP}{path}/{CPUSET}", **words)
         elif way:
-            used = lru.used(_inside(found, path), [node], found.now.machine.page)
+            used = lru.used(_inside(found, path), [node], found.now.machine.page)[node].bytes
             before = split.left
-            if_hot(split, way, ONLY_VISITS, used[node].bytes or 0)
+            if_hot(split, way, ONLY_VISITS, size if used is None else used)
             limited += before - split.left
         else:
-            name = scene.shell_name(path)
-            words = {"group": groups.title(path), "name": name}
-            split.take("limit-zero", size, f"{CGROUP}{path}/{LIMIT}", None, None, **words)
+            limit_zero(split, found, limits, size)
     return limited
 
 
 def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
     place = f"{NODES}/node{node.node}/meminfo"
-    info = labelled_kib(found.source.get(place))
+    info = labelled_kib(found.now.source.get(place))
     split = Split(answer.slow or 0, answer.reasons)
     kernel = ("Slab", "KernelStack", "PageTables", "SecPageTables")
     lists = sum(info.get(name, 0) for name in ("Active", "Inactive", "Unevictable"))
     split.take("kernel", sum(info.get(name, 0) for name in kernel), place)
-    split.take("hugetlb", hugetlb(found.source, node.node) or 0, place, places=pools(found))
+    split.take("hugetlb", hugetlb(found.now.source, node.node) or 0, place, places=pools(found))
     if "Active" in info:
         split.take("off-lru", split.left - lists, place)
     if found.rules == {PROMOTE}:
@@ -209,11 +195,11 @@ def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
     limited = _groups_on(split, found, node.node)
     if not split.left or nothing(split, found):
         return
-    way = obstacles.obstacle(found, found.now.fast, ())
+    way = scene.obstacle(found, found.now.fast, ())
     hot, proof = waiting(found, node.node), f"{TIER}/node{node.node}/hot"
     if way is not None:
-        split.take(way.id, hot or 0, proof, None, None, **way.words)
-    else:
+        split.take(way.id, hot or 0, proof, **way.words)
+    elif PROMOTE in found.promoters:
         split.take("queue", hot or 0, proof)
     known = None if hot is None else hot + limited
     _by_age(split, found, [node.node], found.now.lruvecs or [], way, known)
@@ -222,15 +208,14 @@ def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
 def _fast_node(answer: Explained, found: Scene, node: Node) -> None:
     """Nothing of a fast node is slow; but what waits for it?"""
     hot = waiting(found)
-    way = obstacles.obstacle(found, [node.node], ()) if found.promoters else None
+    way = scene.obstacle(found, [node.node], ()) if found.promoters else None
     if way is not None and way.id == "full":
         one = stated("full-node", way.proof, waits=text.size(hot), **way.words)
-        one.high = hot or 0  # memory of slow nodes
+        one.verdict = ACT if hot else FINE if hot == 0 else UNKNOWN
         answer.reasons = [one]
     cold = found.now.cold.get(node.node)
-    found.sources["cold"] = found.sources["cold_on_fast"]
     answer.looked_at += [
-        f"room for promotion {mib(scene.rooms(found, [node.node]))}",
+        f"free above the high watermark {mib(scene.rooms(found, [node.node]))}",
         f"cold on it (idle for 60 s when MGLRU looked) {mib(cold.bytes if cold else None)}",
         f"found hot on slow nodes {mib(hot)}",
     ]
@@ -255,5 +240,4 @@ def node(found: Scene, number: int, seconds: float) -> Explained:
     else:
         _fast_node(answer, found, one)
     answer.looked_at = [*facts(found), *answer.looked_at]
-    answer.seconds = found.seconds
     return answer

@@ -64,7 +64,6 @@ class Area:
 
 
 def areas(maps: str) -> list[Area]:
-    """The mappings of /proc/PID/maps."""
     found = []
     for low, high, flags, inode in MAPPING.findall(maps):
         file = inode != "0"
@@ -141,8 +140,6 @@ class Sampled:
     counts: list[dict[str, float]] = field(default_factory=list)  # slow pages by kind
     present: list[int] = field(default_factory=list)
     policies: set[str] = field(default_factory=set)
-    ends: tuple[int, int] | None = None  # addresses between which pages may be hot
-    exact: bool = True  # each slow page of each place was looked at
     places: int = 0
     all_places: int = 0
     flags_why: str = ""  # why flags are unknown
@@ -201,7 +198,6 @@ class _Process:
             return {}
 
     def _kind(self, flags: int | None, address: int) -> str:
-        """The kind of a page at an address."""
         index = bisect.bisect_right(self.starts, address) - 1
         inside = index >= 0 and address < self.mappings[index].end
         key = (-1 if flags is None else flags & TOLD, index if inside else -1)
@@ -225,11 +221,8 @@ class _Process:
         counts: dict[str, float] = {}
         for address, frame in slow:
             name = self._kind(known.get(frame), address)
-            if name in (ORDINARY, NO_FLAGS):
-                found.ends = (found.ends or (address, 0))[0], address
             if not known or frame in known:
                 counts[name] = counts.get(name, 0.0) + len(slow) / len(looked)
-        found.exact = found.exact and len(looked) == len(slow)
         found.counts.append(counts)
         found.present.append(sum(node is not None for node in nodes))
 
@@ -242,7 +235,7 @@ def process(
     mappings: Sequence[Area],
     promoters: frozenset[str],
 ) -> Sampled:
-    """Slow pages of a process by kind; raises OSError and pages.Refused."""
+    """Slow pages of a process by kind; raises TierctlError."""
     look = _Process(source, pid, machine, mappings, promoters)
     runs = pages.Runs(maps, pages.table_bits(machine.page))
     places = runs.choose(PLACES, pid)

@@ -16,9 +16,10 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tierctl.core.errors import USAGE, TierctlError
+from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError, as_root
 from tierctl.core.parse import number
-from tierctl.core.source import Source, reason_of
+from tierctl.core.source import ABSENT, MISSING, Source, reason_of
+from tierctl.core.source import DENIED as REFUSED
 from tierctl.read.nodes import Machine, Zone
 
 MIXED = -1
@@ -143,24 +144,38 @@ def status(source: Source, pid: int) -> dict[str, str]:
     return dict(STATUS.findall(source.get(f"/proc/{pid}/status") or ""))
 
 
-class Refused(Exception):
-    """Why the pages cannot be told apart."""
+def _unreadable(source: Source, pid: int, file: str, why: str) -> TierctlError:
+    known = {ABSENT: "it has ended", MISSING: f"capture again with --explain {pid}"}
+    what, todo = f"/proc/{pid}/{file} cannot be read ({why})", as_root(source.live)
+    return TierctlError(what, known.get(why, todo), DENIED if why == REFUSED else USAGE)
+
+
+def maps_of(source: Source, pid: int) -> str:
+    """The text of /proc/PID/maps; raises TierctlError."""
+    found = source.get(f"/proc/{pid}/maps")
+    if found is None:
+        raise _unreadable(source, pid, "maps", source.why(f"/proc/{pid}/maps"))
+    return found
 
 
 def entries(source: Source, pid: int, place: int, frames: Frames) -> array[int]:
-    """The entries of a place in /proc/PID/pagemap."""
+    """The entries of a place in /proc/PID/pagemap; raises TierctlError."""
     size = frames.page  # of a page table, with 8 bytes for each page
-    data = source.pread(f"/proc/{pid}/pagemap", size, place * size)
+    try:
+        data = source.pread(f"/proc/{pid}/pagemap", size, place * size)
+    except OSError as error:
+        raise _unreadable(source, pid, "pagemap", reason_of(error)) from error
     return array("Q", data[: len(data) // 8 * 8])
 
 
 def nodes_of(numbers: Sequence[int], frames: Frames) -> list[int | None]:
     """The nodes of the frames of a place; None: device memory."""
     if numbers and not any(numbers):
-        raise Refused("the kernel hides frame numbers; run as root")
+        raise TierctlError("the kernel hides frame numbers", "run as root", DENIED)
     found = [frames.node(one) for one in numbers]
     if MIXED in found:
-        raise Refused("two nodes share a range of frame numbers, so frames do not tell the node")
+        what = "two nodes share a range of frame numbers, so frames do not tell the node"
+        raise TierctlError(what, "see groups: tierctl top", LACKING)
     return found
 
 
@@ -198,21 +213,14 @@ def process(source: Source, pid: int, machine: Machine, places: int = PLACES) ->
     if not machine.known:
         found.why = "which nodes are slow is not known"
         return found
-    maps = source.get(f"/proc/{pid}/maps")
-    if maps is None:
-        found.why = f"/proc/{pid}/maps: {source.why(f'/proc/{pid}/maps')}; run as root"
-        return found
     slow = {one.node for one in machine.of_tier("slow")}
-    frames, runs = Frames(machine.zones, machine.page), Runs(maps, table_bits(machine.page))
-    found.all_places = runs.total
     try:
+        runs = Runs(maps_of(source, pid), table_bits(machine.page))
+        frames, found.all_places = Frames(machine.zones, machine.page), runs.total
         chosen = runs.choose(places, pid)
         counts = [count(source, pid, place, frames, slow) for place in chosen]
-    except Refused as error:
+    except TierctlError as error:
         found.why = str(error)
-        return found
-    except OSError as error:
-        found.why = f"/proc/{pid}/pagemap: {reason_of(error)}; run as root"
         return found
     found.places, found.samples = len(counts), sum(present for _, present in counts)
     estimate = interval(counts, found.all_places)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The last visit and the last turn of each address space by workers: debugfs tier/spans."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tierctl.core.source import Source
+
+SPANS = "/sys/kernel/debug/tier/spans"
+HEX = ("begin", "end")  # columns
+
+
+class Span(NamedTuple):
+    """A visit, two looks at a range of an address space; a turn is of visits of all of it."""
+
+    pid: int
+    cgroup: int
+    begin: int
+    end: int
+    window_us: int
+    first: int
+    last: int
+    pushed: int  # candidates, in base pages
+    age_ms: int
+    turn: int
+    turn_pushed: int | None  # None before the end of the first turn
+    turn_age_ms: int | None
+
+    @property
+    def found(self) -> int:
+        """Candidates of the last whole turn, or of the last visit."""
+        return self.pushed if self.turn_pushed is None else self.turn_pushed
+
+
+def spans(source: Source) -> dict[int, Span] | None:
+    """The last visits, by the pid of the owner of the address space; None: no such file.
+
+    The first line has the names of the columns.  The kernel does not tell the owner (pid 0) of an
+    address space that its owner has left.
+    """
+    lines = (source.get(SPANS) or "").splitlines()
+    names = lines[0].split() if lines else []
+    if not set(Span._fields) <= set(names):
+        return None
+    found = {}
+    for line in lines[1:]:
+        words = dict(zip(names, line.split(), strict=False))
+        try:
+            one = Span(*(_value(name, words[name]) for name in Span._fields))  # type: ignore
+        except (KeyError, ValueError):
+            continue
+        if one.pid:
+            found[one.pid] = one
+    return found
+
+
+def _value(name: str, word: str) -> int | None:
+    if word == "-" and name.startswith("turn_"):
+        return None
+    return int(word, 16 if name in HEX else 10)
