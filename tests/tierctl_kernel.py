@@ -17,7 +17,7 @@ import pytest
 from tierctl.change import config
 from tierctl.commands import profile
 from tierctl.commands import set as settings
-from tierctl.core.paths import CONF, STATE, TIER
+from tierctl.core.paths import STATE, TIER
 from tierctl.core.source import Live
 
 BOOT = "/proc/sys/kernel/random/boot_id"
@@ -155,6 +155,3 @@ def _under(top: Path) -> list[Path]:
 def own(kernel: Kernel, text: str, name: str = "mine") -> None:
     """A profile of the administrator."""
     kernel.put(f"{config.OWN}/{name}.toml", text)
-
-
-CHOICE = f"{CONF}/profile.toml"

@@ -59,6 +59,7 @@ class Spec:
     mglru: str | None = "0x0007"
     lru_gen: str | None = "lru_gen"  # or lru_gen_full
     looked_s: float = 20.0
+    swap_free: int | None = 1 << 20  # KiB
     damon: str = ""  # the action of a scheme
     release: str = "6.12.117-tiershift1-amd64"
     old_vmstat: bool = False  # as in 6.1: no pgpromote rows by group
@@ -168,7 +169,8 @@ def _nodes(tree: Tree, spec: Spec) -> None:
         tree.put("sys/devices/virtual/memory_tiering/uevent", "")
     tree.put("proc/zoneinfo", _zoneinfo(spec))
     total = sum(one.gib for one in spec.nodes) * GIB >> 10
-    tree.put("proc/meminfo", f"MemTotal:       {total} kB\nMemFree:        1000 kB")
+    swap = "" if spec.swap_free is None else f"\nSwapFree:       {spec.swap_free} kB"
+    tree.put("proc/meminfo", f"MemTotal:       {total} kB\nMemFree:        1000 kB{swap}")
     for name, (node, bound) in spec.dax.items():
         tree.put(f"sys/bus/dax/devices/{name}/target_node", node)
         tree.put(f"sys/bus/dax/devices/{name}/size", spec.nodes[node].gib * GIB)
@@ -375,6 +377,10 @@ class Stepping(Live):
 
     def time(self) -> float:
         """The clock of the tree."""
+        return self.now
+
+    def clock(self) -> float:
+        """The same: it never jumps."""
         return self.now
 
     def wait(self, seconds: float) -> None:

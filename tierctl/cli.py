@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from tierctl import __version__
 from tierctl.core.errors import DENIED, USAGE, TierctlError, as_root, near
+from tierctl.core.reply import harmless
 from tierctl.core.source import Live, Source
 from tierctl.core.text import WIDTH
 
@@ -80,7 +81,6 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--root", default=unset, help=unset)  # a tree for /
 
     def error(self, message: str) -> NoReturn:
-        """Print the error, and exit."""
         raise TierctlError(message, f"see: {self.prog} --help", USAGE)
 
 
@@ -114,15 +114,6 @@ def _command(words: Sequence[str]) -> str | None:
     return None
 
 
-def _source(args: argparse.Namespace) -> Source:
-    reads_itself = args.command in ("report", "watch")  # a record is no bundle
-    if not args.bundle or reads_itself:
-        return Live(args.root)
-    from tierctl.core.bundle import Bundle  # noqa: PLC0415 - tarfile takes a while
-
-    return Bundle(args.bundle)
-
-
 def _run(argv: Sequence[str]) -> int:
     command = _command(argv)
     if command is not None and command not in (*COMMANDS, *ELSEWHERE):
@@ -132,12 +123,17 @@ def _run(argv: Sequence[str]) -> int:
     args = parser(command).parse_args(argv)
     if not args.command:
         raise TierctlError("no command was given", "see: tierctl --help", USAGE)
-    return int(args.func(args, _source(args)))
+    source: Source = Live(args.root)
+    if args.bundle and args.command != "report":  # a record is no bundle
+        from tierctl.core.bundle import Bundle  # noqa: PLC0415 - json takes a while
+
+        source = Bundle(args.bundle)
+    return int(args.func(args, source))
 
 
-def _quiet() -> None:
-    """Let Python's exit not fail on a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _tell(words: str) -> None:
+    """One line on stderr; it may have words of a bundle."""
+    print(harmless(f"tierctl: {words}".replace("\n", " ")), file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,26 +145,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except TierctlError as error:
-        print(f"tierctl: {error}".replace("\n", " "), file=sys.stderr)
+        _tell(str(error))
         return error.code
-    except BrokenPipeError:
-        _quiet()
+    except BrokenPipeError:  # and Python's exit must not fail on it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
-    except PermissionError as error:
-        place = error.filename or "a file"
-        print(f"tierctl: {place}: {error.strerror}; {as_root()}", file=sys.stderr)
-        return DENIED
     except OSError as error:
+        denied = isinstance(error, PermissionError)
+        todo = as_root() if denied else "check the path, or try again"
         place = error.filename or "a file"
-        print(f"tierctl: {place}: {error.strerror}; check the path, or try again", file=sys.stderr)
-        return USAGE
+        _tell(f"{place}: {error.strerror}; {todo}")
+        return DENIED if denied else USAGE
     except Exception as error:  # a fault of tierctl, or a file that is damaged
         if os.environ.get("TIERCTL_DEBUG"):
             raise
-        what = f"{type(error).__name__}: {error}".replace("\n", " ")
         todo = "report it with the output of TIERCTL_DEBUG=1 tierctl ..., and a capture"
-        print(f"tierctl: internal error, {what}; {todo}", file=sys.stderr)
+        _tell(f"internal error, {type(error).__name__}: {error}; {todo}")
         return USAGE
     return code

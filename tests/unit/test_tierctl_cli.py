@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -51,8 +52,8 @@ def bundles(machines: dict[str, Path]) -> dict[str, str]:
     """Each machine as a bundle."""
     found = {}
     for name in MACHINES:
-        found[name] = f"{machines[name]}.tar.gz"
-        words = ["capture", found[name], "--interval", "0.05", "--processes", "9"]
+        found[name] = f"{machines[name]}.json.gz"
+        words = ["capture", found[name], "--interval", "0.05"]
         assert tierctl(machines[name], *words) == WELL
     return found
 
@@ -97,7 +98,7 @@ def test_command_prints_json_of_its_schema(
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.parametrize("kind", sorted({*COMMANDS} - {"top-processes"}))
 def test_command_says_the_same_of_a_bundle(
     machines: dict[str, Path], bundles: dict[str, str], machine: str, kind: str, capsys: Output
 ) -> None:
@@ -113,6 +114,8 @@ def test_command_says_the_same_of_a_bundle(
             one.pop("time")
             for key in ("flow", "cost"):
                 (one["data"].get(key) or {}).pop("interval_s", None)
+                if kind == "forecast":  # it has no rates, and the reason for that differs
+                    one["sources"].pop(key)
             one["data"].pop("interval_s", None)
         assert found == wanted
 
@@ -135,7 +138,7 @@ def test_command_says_the_same_of_a_bundle(
         (["top", "none.service"], USAGE, "there is no group none.service now"),
         (["top", "-n", "0"], USAGE, "0 is not from 1 to 20000"),
         (["top", "--bogus=9"], USAGE, "unrecognized arguments"),
-        (["capture", "/none/such/b.tar.gz"], USAGE, "there is no directory /none/such"),
+        (["capture", "/none/such/b.json.gz"], USAGE, "there is no directory /none/such"),
         (["capture", "/"], USAGE, "/ is no regular file"),
         (["capture"], USAGE, "the following arguments are required: FILE"),
         (["run", "--scan", "11", "--", "true"], USAGE, "11 is not off, default, or 2 to 10"),
@@ -257,6 +260,19 @@ def test_damaged_file_breaks_no_command(tmp_path: Path, capsys: Output, content:
         file.write_bytes(good)
 
 
+@pytest.mark.parametrize("words", ["protection: (0, ", "cpuhp/"])
+def test_number_with_thousands_of_digits_breaks_no_command(
+    tmp_path: Path, capsys: Output, words: str
+) -> None:
+    tree = build(tmp_path, replace(OURS, cpus=2, groups=2, processes=0))
+    texts = [one for one in tree.root.rglob("proc/**/*") if one.is_file()]
+    damaged = [one for one in texts if words in one.read_text()]
+    for one in damaged:
+        one.write_text(one.read_text().replace(words, words + "9" * 5000))
+    tierctl(tmp_path, *COMMANDS["status"])
+    assert damaged and "internal" not in capsys.readouterr().err
+
+
 # --- processes ---------------------------------------------------------------------
 
 
@@ -298,7 +314,13 @@ def test_colour_is_for_terminals_only_and_can_be_refused(monkeypatch: pytest.Mon
     assert not text.style_for(Terminal(), False).colour
 
 
-def test_control_characters_of_a_bundle_do_not_reach_the_terminal() -> None:
+def test_control_characters_of_a_bundle_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: Output
+) -> None:
+    bundle = tmp_path / "b"
+    bundle.write_bytes(gzip.compress(b'{"schema": "tierctl-bundle/\\u001b]0;title\\u0007"}'))
+    assert cli.main(["--from", str(bundle), "status"]) == USAGE
+    assert "tierctl-bundle/?]0;title?; install a newer" in capsys.readouterr().err
     assert harmless("\x1b[31mred\x1b[0m") == "\x1b[31mred\x1b[0m"
     assert harmless("a\x1b]0;title\x07b\x1b[2Jc\x9bd\te") == "a?]0;title?b?[2Jc?d?e"
 
@@ -314,7 +336,7 @@ def test_status_imports_no_module_that_it_does_not_need(machines: dict[str, Path
     argv = [sys.executable, "-ISc", f"import sys; sys.path.insert(0, {str(PROJECT)!r}); {code}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     found = set(done.stdout.splitlines()[-1].split())
-    heavy = {"json", "tarfile", "shutil", "pathlib", "tomllib", "curses", "random", "subprocess"}
+    heavy = {"json", "gzip", "shutil", "pathlib", "tomllib", "curses", "random", "subprocess"}
     heavy |= {"ast", "dis", "tokenize", "linecache"}  # of inspect, which dataclasses imports
     heavy |= {f"tierctl.commands.{name}" for name in ("profile", "top", "watch")}
     heavy |= {"tierctl.read.groups", "tierctl.watch.sampler"}

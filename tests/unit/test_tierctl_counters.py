@@ -32,8 +32,8 @@ def between(
 
 def moves(found: Flow) -> dict[str, float | None]:
     """Bytes a second by direction and mechanism."""
-    up = {f"up {one.by}": one.bytes_per_s for one in found.up}
-    return up | {f"down {one.by}": one.bytes_per_s for one in found.down}
+    up = {f"up {by}": value for by, value in found.up.items()}
+    return up | {f"down {by}": value for by, value in found.down.items()}
 
 
 def test_our_promotions_are_taken_out_of_pgpromote_success(tmp_path: Path) -> None:
@@ -46,6 +46,8 @@ def test_our_promotions_are_taken_out_of_pgpromote_success(tmp_path: Path) -> No
         "down khugepaged": 0,
     }
     assert (found.up_bytes_per_s, found.down_bytes_per_s) == (212 * MIB, 208 * MIB)
+    up, down = 1_000_000 + 54_272, 900_000 + 53_248 + 1_000
+    assert (found.up_bytes, found.down_bytes) == (up * 4096, down * 4096)  # since boot
     assert found.again_share == pytest.approx(0.004, rel=0.01)
 
 
@@ -85,7 +87,7 @@ def test_mode_1_moves_up_what_it_migrates_if_one_node_is_fast(tmp_path: Path) ->
         tree.put("proc/vmstat", rows.replace("migrated 0", f"migrated {moved}"))
         source.wait(1)
         found = counters.between(before, counters.take(source, working), working, 4096, alone)
-        assert moves(found)["up numa_balancing"] == found.up_bytes_per_s == rate
+        assert moves(found)["up numa_balancing"] == found.up_bytes_per_s == found.up_bytes == rate
         note = counters.notes(source, found, working)["flow"]
         assert ("together" in note.state) is (rate is None)
 
@@ -113,6 +115,7 @@ def test_vmstat_that_vanishes_makes_all_rates_unknown(tmp_path: Path) -> None:
     source.wait(1)
     found = counters.between(before, counters.take(source, working), working, 4096, True)
     assert (found.up_bytes_per_s, found.down_bytes_per_s, found.hint_faults_per_s) == (None,) * 3
+    assert (found.up_bytes, found.down_bytes) == (None, None)
     assert counters.notes(source, found, working)["flow"].state == "absent: /proc/vmstat"
 
 
@@ -124,6 +127,7 @@ def test_counter_that_falls_gives_no_rate(tmp_path: Path) -> None:
 def test_damon_that_does_not_count_makes_the_total_unknown(tmp_path: Path) -> None:
     found, source = between(tmp_path, DAMON)
     assert moves(found)["up damon"] is None and found.up_bytes_per_s is None
+    assert found.up_bytes is None and found.down_bytes  # DAMON demotes nothing
     note = counters.notes(source, found, mechanisms.read(source))["damon"]
     assert "update_schemes_stats > /sys/kernel/mm/damon/admin/kdamonds/0/state" in note.todo
 

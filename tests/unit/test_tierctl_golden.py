@@ -8,13 +8,13 @@ TIERCTL_GOLDEN=write pytest tests/unit/test_tierctl_golden.py writes the files.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
 import re
 import shlex
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -39,21 +39,21 @@ MACHINES = {
 }
 COMMANDS = ("status", "top", "heat", "doctor", "why node 1")
 # Words that would name the machine on which the guests ran
-FOREIGN = re.compile(rb"virtme|(?<![\w.])/(?:work|tmp|root)/|\(\w+@(?!lab\))|https?:")
+FOREIGN = re.compile(r"virtme|(?<![\w.])/(?:work|tmp|root)/|\(\w+@(?!lab\))|https?:")
 # A figure of a bundle, and a command that shows it
 FIGURES = {
-    "status": ("/node1/meminfo", rb"(MemFree: +)\d+", rb"\g<1>77777"),
-    "top": ("/redis.service/memory.numa_stat", rb"N1=\d+", b"N1=7777"),
-    "heat": ("/debug/lru_gen", rb"\d+ *$", b"55555"),
-    "doctor": ("/tier/demote/enabled", rb"1", b"0"),
-    "explain node 1": ("/node1/meminfo", rb"(Mlocked: +)\d+", rb"\g<1>4096"),
-    "why node 1": ("/node1/access1/initiators/read_latency", rb"\d+", b"77"),
+    "status": ("/node1/meminfo", r"(MemFree: +)\d+", r"\g<1>77777"),
+    "top": ("/redis.service/memory.numa_stat", r"N1=\d+", "N1=7777"),
+    "heat": ("/debug/lru_gen", r"\d+ *$", "55555"),
+    "doctor": ("/tier/demote/enabled", r"1", "0"),
+    "explain node 1": ("/node1/meminfo", r"(Mlocked: +)\d+", r"\g<1>4096"),
+    "why node 1": ("/node1/access1/initiators/read_latency", r"\d+", "77"),
 }
 
 
 def place(machine: str) -> Path:
     """The bundle of a machine."""
-    return GOLDEN / f"bundles/{machine}.tar.gz"
+    return GOLDEN / f"bundles/{machine}.json.gz"
 
 
 def run(file: Path, *words: str) -> tuple[int, str]:
@@ -77,21 +77,21 @@ def commands(machine: str) -> list[str]:
 
 
 def watched(machine: str, tmp_path: Path) -> str:
-    """The second sample in `watch`, the first with rates, and the view heat."""
-    argv = [sys.executable, "-m", "tierctl", "--from", str(place(machine)), "watch"]
+    """The second sample in `watch`, the first with rates, and the text of the key h."""
+    argv = [sys.executable, "-m", "tierctl", "--from", str(place(machine)), "watch", "-d", "60"]
     screen = Screen(tmp_path / "tmux", shlex.join(argv), WIDTH, 24)
     try:
-        screen.shows("q quit")
-        screen.keys("Left", "Left", "Left", "Right")
+        screen.shows("RECORDED  sample 2 of ")
+        screen.keys("Space")
         screen.shows("PAUSED")
         found = [screen.still()]
         screen.keys("h")
-        screen.shows("back to the status")
+        screen.shows("Enter goes on.")
         found.append(screen.still())
     finally:
         screen.tmux("kill-server")
     assert all(max(map(len, one.splitlines())) <= WIDTH for one in found)
-    return f"$ tierctl watch\n{found[0]}$ tierctl watch, key h\n{found[1]}"
+    return f"$ tierctl watch\n{found[0]}$ tierctl watch, key h\n{found[1].rstrip()}\n"
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -116,16 +116,13 @@ def test_json_of_a_captured_machine_is_as_its_schema_says(machine: str) -> None:
 @pytest.mark.parametrize("command", FIGURES)
 def test_figure_of_a_bundle_that_changes_changes_the_screen(command: str, tmp_path: Path) -> None:
     path, old, new = FIGURES[command]
-    members = bundle.unpack(str(place("two-tier")))
-    for name, content in members.items():
-        if name.endswith(path):
-            members[name] = re.sub(old, new, content, flags=re.MULTILINE)
-    file = tmp_path / "b.tar.gz"
-    with tarfile.open(file, "w:gz") as archive:
-        for name, content in members.items():
-            header = tarfile.TarInfo(name)
-            header.size = len(content)
-            archive.addfile(header, io.BytesIO(content))
+    found = bundle.unpack(str(place("two-tier")))
+    for one in found["samples"]:
+        for name, content in one["files"].items():
+            if name.endswith(path) and content is not None:
+                one["files"][name] = re.sub(old, new, content, flags=re.MULTILINE)
+    file = tmp_path / "b.json.gz"
+    file.write_bytes(gzip.compress(json.dumps(found).encode()))
     golden = (GOLDEN / "two-tier.txt").read_text("utf-8")
     assert section(place("two-tier"), command) in golden
     assert section(file, command) not in golden
@@ -134,18 +131,20 @@ def test_figure_of_a_bundle_that_changes_changes_the_screen(command: str, tmp_pa
 @pytest.mark.parametrize("machine", MACHINES)
 def test_bundle_is_small_and_names_no_other_machine(machine: str) -> None:
     assert place(machine).stat().st_size <= KIB << 10
-    for name, content in bundle.unpack(str(place(machine))).items():
-        found = None if "@" in name else FOREIGN.search(content)  # @: numbers of the kernel
-        assert not found, f"{name}: {found}"
+    for one in bundle.unpack(str(place(machine)))["samples"]:
+        for name, content in one["files"].items():
+            # @: numbers of the kernel
+            found = None if "@" in name else FOREIGN.search(json.dumps(content))
+            assert not found, f"{name}: {found}"
 
 
 def test_words_of_another_machine_are_found() -> None:
-    for text in (b"a /root/x", b"(me@host) (gcc", b"virtme_hostname=a", b"http://a"):
+    for text in ("a /root/x", "(me@host) (gcc", "virtme_hostname=a", "http://a"):
         assert FOREIGN.search(text)
-    assert not FOREIGN.search(b"Linux version 6.12 (tiershift@lab) (gcc) /usr/local/bin/redis")
+    assert not FOREIGN.search("Linux version 6.12 (tiershift@lab) (gcc) /usr/local/bin/redis")
 
 
 def test_golden_files_are_those_of_the_machines() -> None:
     screens = {one.stem for one in GOLDEN.glob("*.txt") if not one.stem.startswith("watch-")}
-    bundles = {one.name.removesuffix(".tar.gz") for one in GOLDEN.glob("bundles/*")}
+    bundles = {one.name.removesuffix(".json.gz") for one in GOLDEN.glob("bundles/*")}
     assert screens == bundles == set(MACHINES)

@@ -20,7 +20,7 @@ from tierctl.core import bundle as archive
 from tierctl.core import reply
 from tierctl.core.bundle import Bundle
 from tierctl.core.errors import DENIED, LACKING, USAGE, WELL, TierctlError
-from tierctl.core.paths import LRU_GEN
+from tierctl.core.paths import LOOKED, LRU_GEN
 from tierctl.core.reply import Reply
 from tierctl.core.source import Source
 from tierctl.core.text import Style
@@ -85,7 +85,7 @@ def test_rows_of_a_tier_add_up_to_what_is_used(tmp_path: Path) -> None:
     assert data.waiting == 550_000 * PAGE
     lines = checked(got, found)
     assert lines[0] == "1 character = 50.0G" and "2.1G" in "\n".join(lines)
-    assert "fast 20 s ago, slow 20 s ago" in "\n".join(lines)
+    assert "Last look of MGLRU: 20 s ago, at most." in lines
 
 
 def test_group_has_its_own_memory_and_that_of_groups_below(tmp_path: Path) -> None:
@@ -167,6 +167,17 @@ def test_look_at_a_group_makes_its_nodes_age_twice(tmp_path: Path) -> None:
     assert [text for _, text in found.asked] == ["+ 12 2 5 1 1\n"] * 2
 
 
+def test_look_of_ours_is_noted_so_that_ages_are_known(tmp_path: Path) -> None:
+    tree = build(tmp_path, replace(STOCK, swap_free=0, looked_s=1.0))
+    found = Aging(tree)
+    before = histogram(found, None).data
+    heat.look(found, None, 8)
+    after = histogram(found, None).data
+    assert (tmp_path / LOOKED[1:]).read_text() == "1796000008.000 1796000008.000 "
+    cool = [next(row.slow for row in data.rows if row.use == "cool") for data in (before, after)]
+    assert 0 < cool[0] < cool[1] and after.looked_s == 1.0
+
+
 def test_look_goes_on_if_a_group_ends_and_says_what_refuses(tmp_path: Path) -> None:
     tree = build(tmp_path, OURS)
     ended = Aging(tree, errno.EINVAL)
@@ -179,7 +190,7 @@ def test_look_goes_on_if_a_group_ends_and_says_what_refuses(tmp_path: Path) -> N
 
 def test_look_at_a_bundle_is_refused(tmp_path: Path) -> None:
     live = Stepping(build(tmp_path / "root", OURS))
-    archive.save(tmp_path / "b", capture.record(live, 1, 1.0, 0).samples, "h", "k")
+    archive.save(tmp_path / "b", capture.record(live, 1, 1.0).samples, "h", "k")
     with pytest.raises(TierctlError, match="leave out --look"):
         heat.look(Bundle(str(tmp_path / "b")), None, 1)
 
@@ -187,7 +198,7 @@ def test_look_at_a_bundle_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "what", "code"),
     [
-        (replace(OURS, mglru="0x0006"), "MGLRU is off, so the age", LACKING),
+        (replace(OURS, mglru="0x0006"), "the age of pages is not known (MGLRU is off)", LACKING),
         (OLD, "the age of pages is not known (absent", LACKING),
     ],
 )
@@ -209,7 +220,7 @@ def test_user_is_told_to_be_root(tmp_path: Path) -> None:
 
 def test_bundle_has_the_same_heat(tmp_path: Path) -> None:
     live = Stepping(build(tmp_path / "root", OURS))
-    archive.save(tmp_path / "b", capture.record(live, 1, 1.0, 0).samples, "h", "k")
+    archive.save(tmp_path / "b", capture.record(live, 1, 1.0).samples, "h", "k")
     assert histogram(Bundle(str(tmp_path / "b")), None).data == histogram(live, None).data
 
 
@@ -265,7 +276,7 @@ def test_wrong_words_are_one_line_of_usage(
 
 def test_bundle_maps_a_process(tmp_path: Path, capsys: Output) -> None:
     found = machine(tmp_path / "root", pushed=(2048,))
-    recorder = capture.record(found, 2, 10.0, 0, [str(PID)])
+    recorder = capture.record(found, 2, 10.0, [str(PID)])
     archive.save(tmp_path / "b", recorder.samples, "h", "k")
     assert cli.main(["--from", str(tmp_path / "b"), "heat", "--map", str(PID)]) == WELL
     assert capsys.readouterr().out.count("|" + "." * 32 + "|") == 2
@@ -273,7 +284,7 @@ def test_bundle_maps_a_process(tmp_path: Path, capsys: Output) -> None:
 
 def test_bundle_without_what_explain_reads_says_so(tmp_path: Path, capsys: Output) -> None:
     found = machine(tmp_path / "root")
-    archive.save(tmp_path / "b", capture.record(found, 2, 10.0, 9).samples, "h", "k")
+    archive.save(tmp_path / "b", capture.record(found, 2, 10.0).samples, "h", "k")
     capsys.readouterr()
     assert cli.main(["--from", str(tmp_path / "b"), "explain", str(PID)]) == USAGE
     assert f"capture again with --explain {PID}" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tierctl_trees import OURS, Stepping, Tree, lru_gen
 
 from tierctl.core import paths
@@ -85,6 +86,7 @@ def test_parse_of_a_made_up_tree_agrees_in_both_formats() -> None:
 
 def test_parse_of_something_else_gives_nothing() -> None:
     assert lru.parse("") == [] and lru.parse("hello\n 1 2 3\n") == []
+    assert lru.parse("memcg 1 /\n node 0\n node 1\n 4 9 1 1 ")[0].ages == []
 
 
 def test_cold_is_what_two_looks_have_proven() -> None:
@@ -153,6 +155,63 @@ def source(tmp_path: Path) -> tuple[Tree, Stepping]:
     """A machine with nothing."""
     tree = Tree(tmp_path)
     return tree, Stepping(tree)
+
+
+NOW = 1_796_000_000.0
+
+
+def test_anonymous_pages_that_can_go_nowhere_have_no_age(tmp_path: Path) -> None:
+    _, found = source(tmp_path)
+    one = vec((200, 100, 9), (90, 20, 9), (30, 3, 7), (20, 1, 6))
+    (blind,) = lru.sound(found, [one], {0}, 100.0)
+    assert (blind.unaged, blind.anon, blind.file) == (124, [0] * 4, one.file)
+    assert recent([one]).bytes == 17 and recent([blind]).bytes == 13  # page cache has an age
+    assert recent([blind]).unknown_bytes == 18 + 124
+    assert cold([one]).bytes == 100 and cold([blind]) == Part(None, 31 + 124, None)
+    assert lru.by_use([blind], {0}, 1)["unclear"] == 18 + 124
+    assert lru.sound(found, [one], {1}, 100.0) == [one]
+
+
+@pytest.mark.parametrize(
+    ("text", "group", "ours"),
+    [
+        (f"{NOW - 22} {NOW - 19} ", "/g", True),
+        (f"{NOW - 22} {NOW - 19} /g", "/g", True),
+        (f"{NOW - 22} {NOW - 19} /g", "/g/below", True),
+        (f"{NOW - 22} {NOW - 19} /g", "/g2", False),
+        (f"{NOW - 40} {NOW - 30} ", "/g", False),  # the kernel has begun a generation since
+        (f"{NOW - 10} {NOW - 5} ", "/g", False),  # the group was not looked at
+        ("", "/g", False),
+        ("x y z", "/g", False),
+    ],
+)
+def test_look_of_ours_tells_the_age_of_pages_that_can_go_nowhere(
+    tmp_path: Path, text: str, group: str, ours: bool
+) -> None:
+    tree, found = source(tmp_path)
+    tree.put(paths.LOOKED[1:], text)
+    one = vec((200, 100), (90, 20), (28, 3), (20, 1))._replace(group=group)
+    assert (lru.sound(found, [one], {0}, 100.0) == [one]) is ours
+
+
+@pytest.mark.parametrize(
+    ("uptime_s", "known"), [(100.0, True), (4_294_960.0, True), (4_294_970.0, False), (None, False)]
+)
+def test_age_that_may_have_begun_again_is_unknown(
+    tmp_path: Path, uptime_s: float | None, known: bool
+) -> None:
+    _, found = source(tmp_path)
+    never = vec((2.704, 7), (2.7, 0), (2.7, 50, 40))  # of 49.7 days, or of 2.7 s
+    looks = vec((200, 100), (90, 20), (30, 3), (20, 1))
+    assert lru.sound(found, [never, looks], (), uptime_s)[1] == looks
+    part = recent(lru.sound(found, [never], (), uptime_s))
+    assert (part.bytes, part.unknown_bytes) == ((90, 7) if known else (None, 97))
+
+
+def test_ages_on_both_sides_of_their_end_are_unknown(tmp_path: Path) -> None:
+    _, found = source(tmp_path)
+    (one,) = lru.sound(found, [vec((0.1, 7), (4_294_967, 0), (4_294_967, 50))], (), 5e6)
+    assert one.unaged == 57 and cold([one]).bytes is None and recent([one]).bytes is None
 
 
 def test_read_takes_the_full_file_under_lockdown(tmp_path: Path) -> None:

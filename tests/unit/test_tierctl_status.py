@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""tierctl status: its screen on each machine, what it must not read, and -w."""
+"""tierctl status: its screen on each machine, and what it must not read."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl_trees import DAMON, FAST, OLD, OURS, PLAIN, SLOW, STOCK, Spec, Stepping, build, vmstat
+from tierctl_trees import DAMON, FAST, OLD, OURS, PLAIN, SLOW, STOCK, Spec, Stepping, build
 
 from tierctl import cli
 from tierctl.commands import status
-from tierctl.core.bundle import save
-from tierctl.core.errors import FINDING, WELL
-from tierctl.core.source import Recorder
+from tierctl.core.errors import FINDING
 from tierctl.core.text import Style
-from tierctl.model.snapshot import Sampler
 
 Output = pytest.CaptureFixture[str]
 
@@ -96,8 +93,27 @@ def test_status_of_observing_says_what_is_found(tmp_path: Path, capsys: Output) 
     build(tmp_path, replace(OURS, parts_off=("promote",)))
     assert "hot on slow 2.1G (found, waits)\n" in screen(tmp_path, capsys)
     build(tmp_path, replace(OURS, nodes=(FAST, FAST, replace(SLOW, hot=0))))
-    words = "hot on slow 0 (found, waits), ~40.6M used or new in 60 s\n"
-    assert words in screen(tmp_path, capsys)
+    assert "hot on slow 0 (found, waits)\n" in screen(tmp_path, capsys)
+
+
+def test_status_tells_what_has_moved_since_boot(tmp_path: Path, capsys: Output) -> None:
+    build(tmp_path, OURS)
+    assert "since boot 3.8G up, 3.4G down" in screen(tmp_path, capsys)
+    build(tmp_path, DAMON)
+    assert "since boot ? up, 3.4G down" in screen(tmp_path, capsys)
+
+
+def test_anonymous_memory_that_can_go_nowhere_is_neither_hot_nor_cold(
+    tmp_path: Path, capsys: Output
+) -> None:
+    tree = build(tmp_path, replace(STOCK, swap_free=0))
+    out = " ".join(screen(tmp_path, capsys).split())
+    assert "hot on slow ~3.1M (used or new in 60 s), 50.0M ?" in out
+    assert "? hot_on_slow: MGLRU does not look at anonymous memory that has no swap" in out
+    assert "cold on fast" in out and "tierctl heat --look" in out
+    tree.put("sys/kernel/mm/numa/demotion_enabled", "false")
+    out = " ".join(screen(tmp_path, capsys).split())
+    assert "cold on fast ?" in out and "? hot_on_slow, cold_on_fast: MGLRU does not" in out
 
 
 def test_hot_of_a_kernel_whose_scan_is_off_is_mglru_s_estimate(
@@ -127,77 +143,3 @@ def test_configuration_with_comments_only_is_no_profile(tmp_path: Path, capsys: 
     assert "no profile" in screen(tmp_path, capsys)
     tree.put("etc/tierctl/tierctl.toml", 'profile = "general"')
     assert "profile general, " in screen(tmp_path, capsys)
-
-
-# --- -w ----------------------------------------------------------------------------
-
-
-def bundle(tmp_path: Path, samples: int) -> str:
-    """The name of a bundle."""
-    recorder = Recorder(Stepping(build(tmp_path / "root", OURS)))
-    for number in range(samples):
-        if number:
-            recorder.wait(1)
-        status.answer(Sampler(recorder).take())
-    save(tmp_path / "b", recorder.samples, "host", "6.12")
-    return str(tmp_path / "b")
-
-
-def test_w_of_a_bundle_ends_with_it(tmp_path: Path, capsys: Output) -> None:
-    name = bundle(tmp_path, 4)
-    assert cli.main(["--from", name, "status", "-w"]) == WELL
-    assert capsys.readouterr().out.count("Tiering ON") == 3
-    assert cli.main(["--from", name, "--json", "status", "-w"]) == WELL
-    assert capsys.readouterr().out.count('"schema": "tierctl/1"') == 3
-
-
-def test_w_of_a_bundle_with_one_sample_prints_it(tmp_path: Path, capsys: Output) -> None:
-    name = bundle(tmp_path, 1)
-    assert cli.main(["--from", name, "status", "-w"]) == WELL
-    out = " ".join(capsys.readouterr().out.split())
-    assert "the bundle has one sample; capture two: tierctl capture FILE" in out
-
-
-class Looped(Stepping):
-    """A machine whose counters grow; it ends after some samples."""
-
-    def __init__(self, tmp_path: Path, samples: int) -> None:
-        tree = build(tmp_path, OURS)
-        super().__init__(tree, lambda second: tree.put("proc/vmstat", vmstat(OURS, second)))
-        self.samples, self.waits = samples, list[float]()
-
-    def wait(self, seconds: float) -> None:
-        """Note the time."""
-        self.waits.append(seconds)
-        if len(self.waits) == self.samples:
-            raise EOFError
-        super().wait(seconds)
-
-
-@pytest.mark.parametrize(
-    ("words", "cost_s", "waits"),
-    [
-        (["-w"], 0.0, [1.0, 2.0, 2.0, 2.0, 2.0]),
-        (["-w", "30"], 0.0, [1.0, 30.0, 30.0, 30.0, 30.0]),
-        (["-w"], 0.15, [1.0, 4.0, 4.0, 4.0, 4.0]),  # more than 5 %
-    ],
-)
-def test_w_prints_from_the_second_sample_on_and_slows_down(
-    tmp_path: Path,
-    capsys: Output,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    cost_s: float,
-    waits: list[float],
-) -> None:
-    used = iter(range(99))
-    source = Looped(tmp_path, 5)
-    monkeypatch.setattr(status, "cpu_s", lambda: cost_s * next(used))
-    monkeypatch.setattr(cli, "_source", lambda args: source)
-    assert cli.main(["status", *words]) == WELL
-    screens = capsys.readouterr().out.split("Tiering ON")[1:]
-    assert source.waits == waits and len(screens) == 4
-    slower = ["A sample costs more than 5 % of a CPU: each 4 s now." in one for one in screens]
-    assert slower == [False, cost_s > 0, cost_s > 0, cost_s > 0]
-    long = source.reads["/sys/kernel/debug/lru_gen"]
-    assert long == (4 if "30" in words else 2 if cost_s else 1)  # at most each 10 s

@@ -7,13 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl_trees import DAMON, OLD, OURS, STOCK, Spec, Stepping, build, numa_stat
+from tierctl_trees import DAMON, OLD, OURS, PLAIN, STOCK, Spec, Stepping, build, numa_stat
 
 from tierctl.commands import top
 from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.reply import NO_SLOW
 from tierctl.core.text import Style
-from tierctl.model.snapshot import ALONE, JUMP, Sampler
+from tierctl.model.snapshot import ALONE, BLIND, Sampler
 from tierctl.read import groups
+
+GUEST = r"/machine.slice/machine-qemu\x2d1\x2dvm\x2ddb01.scope"
 
 
 def source(tmp_path: Path, spec: Spec = OURS) -> Stepping:
@@ -68,6 +71,39 @@ def test_hot_of_a_group_has_the_groups_below(tmp_path: Path) -> None:
     assert found["/machine.slice"] == 3 * 4096
     assert found["/machine.slice/machine-qemu\\x2d1\\x2dvm\\x2ddb01.scope"] is None
     assert reply.sources["hot_on_slow"].estimate
+
+
+def test_groups_that_fill_fast_nodes_with_cold_memory_are_named(tmp_path: Path) -> None:
+    tree, text = build(tmp_path, OURS), ""
+    for at, cold in enumerate((7, 0, 3, 9, 1)):
+        head = f"memcg {at + 1} /system.slice/service000{at}.service"
+        head = head.replace("/system.slice/service0001.service", GUEST)
+        text += f"{head}\n node 0\n 1 200000 {cold} 5 \n 2 90000 1 1 \n 3 10 0 0 \n"
+    tree.put("sys/kernel/debug/lru_gen", text)
+    reply = top.by_group(Stepping(tree), None, 9, 1.0)
+    found = {one.name: one.cold_on_fast for one in reply.data.groups}
+    assert found["service0003.service"] == 9 * 4096 and found["machine vm-db01"] == 0
+    names = ("service0003.service 36.0K", "service0000.service 28.0K", "service0002.service 12.0K")
+    assert f"Cold on fast: {', '.join(names)}." in " ".join(top.draw(reply, Style()))
+    tree.put("sys/kernel/debug/lru_gen", text.replace("90000", "20").replace("200000", "20"))
+    reply = top.by_group(Stepping(tree), None, 9, 1.0)
+    assert {one.cold_on_fast for one in reply.data.groups} == {None}
+    text = " ".join(top.draw(reply, Style()))
+    assert "Cold on fast" not in text and "? cold_on_fast: MGLRU has not looked twice" in text
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"), [(STOCK, top.STALE), (replace(STOCK, swap_free=0), BLIND), (PLAIN, NO_SLOW)]
+)
+def test_unknown_hot_of_a_group_says_why(tmp_path: Path, spec: Spec, why: str) -> None:
+    tree = build(tmp_path, spec)
+    tree.put("sys/kernel/debug/lru_gen", "memcg 1 /system.slice\n node 2\n 1 9 5 5 \n 2 9 1 1 ")
+    reply = top.by_group(Stepping(tree), None, 9, 1.0)
+    assert {one.hot_on_slow for one in reply.data.groups} == {None}
+    assert reply.sources["hot_on_slow"].state == why
+    (tmp_path / "sys/devices/system/node/has_cpu").unlink()
+    reply = top.by_group(Stepping(tree), None, 9, 1.0)
+    assert reply.sources["hot_on_slow"] == reply.sources["tiers"]
 
 
 def test_limits_are_bytes_none_or_unknown(tmp_path: Path) -> None:
@@ -135,20 +171,9 @@ def test_group_that_comes_between_samples_has_no_rate(tmp_path: Path) -> None:
     found = source(tmp_path)
     now = Sampler(found).take()
     path = "/system.slice/service0004.service"
-    reply, seen = top.build(now, None, 9, top.Seen(found.time() - 1, 0), [path])
+    reply, seen = top.build(now, None, 9, top.Seen(found.clock() - 1), [path])
     (one,) = reply.data.groups
     assert one.up_bytes_per_s is None and one.total and list(seen.usage) == [path]
-
-
-@pytest.mark.parametrize(("seconds", "jumps"), [(-1, 0), (1, 1)])
-def test_clock_that_was_set_gives_no_rates(tmp_path: Path, seconds: float, jumps: int) -> None:
-    found = source(tmp_path)
-    _, paths = top.chosen(found, None)
-    before = top.look(found, paths)
-    before.time, before.jumps = found.time() - seconds, jumps
-    reply, _ = top.build(Sampler(found).take(), None, 9, before, paths)
-    assert reply.sources["rates"] == JUMP and reply.data.interval_s is None
-    assert {one.up_bytes_per_s for one in reply.data.groups} == {None}
 
 
 def test_one_more_group_is_no_plural(tmp_path: Path) -> None:

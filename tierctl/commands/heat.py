@@ -10,20 +10,21 @@ known.  See read/lru.py.  --look lets MGLRU look; without it nothing is changed.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from tierctl.change import journal
 from tierctl.core import text
 from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError, failed
-from tierctl.core.paths import CGROUP, LRU_GEN, STAT
+from tierctl.core.paths import CGROUP, LOOKED, LRU_GEN, STAT
 from tierctl.core.reply import Note, Reply, show, unknown
 from tierctl.core.source import Source
 from tierctl.model.addressmap import AddressMap, Line, Mapper
-from tierctl.model.snapshot import FOUND, OFF, Sampler, Snapshot
-from tierctl.read import groups, lru
-from tierctl.read import trace as listen
-from tierctl.read.lru import CLASSES, COLD, UNCLEAR, Looks
+from tierctl.model.snapshot import FOUND, LOOK, Sampler, Snapshot
+from tierctl.read import groups, lru, nodes
+from tierctl.read.lru import CLASSES, COLD, UNCLEAR
 
 BAR = 22
 OTHER = "other"
@@ -53,51 +54,20 @@ class Heat:
     fast: int | None
     slow: int | None
     rows: list[Row]
-    looks_fast: Looks
-    looks_slow: Looks
+    looked_s: float | None  # since MGLRU's last look at each group, at most
     waiting: int | None  # bytes that workers have found hot on slow nodes and that wait
-
-
-@dataclass
-class Found:
-    """The last visit of a worker (debugfs tier/spans)."""
-
-    begin: int
-    end: int
-    window_us: int
-    first: int
-    last: int
-    pushed: int
-    age_ms: int
-
-
-@dataclass
-class Map(AddressMap):
-    """A process by address, and what a worker found there."""
-
-    visit: Found | None
 
 
 # --- by last use -----------------------------------------------------------------
 
 
-def _used(now: Snapshot, path: str | None, wanted: Iterable[int]) -> int | None:
-    """Bytes in use of some nodes, by all or by a group."""
+def _used(now: Snapshot, path: str | None, wanted: Collection[int]) -> int | None:
     if path is not None:
         usage = groups.usage(now.source, path)
         return None if usage is None else sum(usage.by_node.get(node, 0) for node in wanted)
-    sizes = [one.used for one in now.machine.nodes if one.node in set(wanted)]
+    sizes = [one.used for one in now.machine.nodes if one.node in wanted]
     known = [one for one in sizes if one is not None]
     return sum(known) if len(known) == len(sizes) else None
-
-
-def _no_age(now: Snapshot) -> TierctlError:
-    """Why no page has an age."""
-    if now.mechanisms.mglru_on is False:
-        return TierctlError(f"{OFF.state}, so the age of pages is not known", OFF.todo, LACKING)
-    note = now.sources["cold_on_fast"]
-    code = DENIED if note.state.startswith("denied") else LACKING
-    return TierctlError(f"the age of pages is not known ({note.state})", note.todo, code)
 
 
 def look(source: Source, group: str | None, seconds: float) -> None:
@@ -106,10 +76,12 @@ def look(source: Source, group: str | None, seconds: float) -> None:
         raise TierctlError("MGLRU cannot look at what was captured", "leave out --look", USAGE)
     path = groups.named(source, group) if group is not None else None
     try:
-        lru.look(source, path, seconds)
+        looked = lru.look(source, path, seconds)
     except OSError as error:
         todo = "MGLRU needs debugfs, and refuses writes under Secure Boot"
         raise failed(error, f"{LRU_GEN} cannot be used", todo) from None
+    with contextlib.suppress(OSError):
+        journal.put(journal.live(source), LOOKED, looked)
 
 
 def histogram(now: Snapshot, group: str | None) -> Reply:
@@ -118,7 +90,9 @@ def histogram(now: Snapshot, group: str | None) -> Reply:
     now.need_tiers()
     lruvecs = now.lruvecs
     if lruvecs is None:
-        raise _no_age(now)
+        note = now.sources["cold_on_fast"]
+        code = DENIED if note.state.startswith("denied") else LACKING
+        raise TierctlError(f"the age of pages is not known ({note.state})", note.todo, code)
     if path is not None:
         lruvecs = [one for one in lruvecs if f"{one.group}/".startswith(f"{path}/")]
     sources = {
@@ -140,9 +114,9 @@ def histogram(now: Snapshot, group: str | None) -> Reply:
         sources["used"] = Note(None, why, "")
     names = [*((name, label) for name, label, _ in CLASSES), *LABELS.items()]
     rows = [Row(name, label, sides[0][name], sides[1][name]) for name, label in names]
-    looks = [lru.looks(lruvecs, set(wanted)) for wanted in (now.fast, now.slow)]
+    looked = lru.looked_s(lruvecs, {*now.fast, *now.slow})
     waiting = now.hot_total().bytes if now.hot_by == FOUND and path is None else None
-    return Reply("heat", Heat(path, used[0], used[1], rows, looks[0], looks[1], waiting), sources)
+    return Reply("heat", Heat(path, used[0], used[1], rows, looked, waiting), sources)
 
 
 def scale(most: int, width: int) -> int:
@@ -173,28 +147,18 @@ def picture(data: Heat, style: text.Style) -> tuple[str, list[str]]:
 
 
 def draw(reply: Reply, style: text.Style) -> list[str]:
-    """The picture, and what it goes by."""
     data: Heat = reply.data
     of = f"{groups.title(data.group)}, " if data.group else ""
     unit, lines = picture(data, style)
     lines = [of + unit, *lines]
-    lines += text.wrap(f"Last look of MGLRU: {_look_words(data)}.")
+    if data.looked_s is not None:
+        lines.append(f"Last look of MGLRU: {text.seconds(data.looked_s)} ago, at most.")
     if data.waiting is not None:
         lines += text.wrap(f"Found hot on slow by workers, waits: {text.size(data.waiting)}.")
     lines += text.wrap("no age: on no list of MGLRU (mlocked, hugetlb, of the kernel).")
     if any(row.use == UNCLEAR and (row.fast or row.slow) for row in data.rows):
-        lines += text.wrap("not known: used before the looks of MGLRU began; tierctl heat --look")
+        lines += text.wrap(f"not known: no two looks of MGLRU tell when; {LOOK}")
     return lines + unknown(reply)
-
-
-def _look_words(data: Heat) -> str:
-    found = []
-    for tier, one in (("fast", data.looks_fast), ("slow", data.looks_slow)):
-        if tier == "slow" and data.slow == 0:
-            continue
-        low, high = text.seconds(one.newest_s), text.seconds(one.oldest_s)
-        found.append(f"{tier} {low if low == high else f'{low} to {high}'} ago")
-    return ", ".join(found).replace("? ago", "?")
 
 
 # --- by address ------------------------------------------------------------------
@@ -202,19 +166,18 @@ def _look_words(data: Heat) -> str:
 
 def by_address(source: Source, pid: int, rows: int, interval: float) -> Reply:
     """The map of a process; Ctrl-C ends it early."""
-    now = Sampler(source).take(quick=True)
+    machine = nodes.read(source)
     mapper = Mapper(source, pid)
-    now.need_tiers()
     origin = f"/proc/{pid}/pagemap"
     sources = {"cells": Note(origin, estimate=True)}
     lines: list[Line] = []
-    began = source.time()
+    began = source.clock()
     try:
         for at in range(rows):
             if at:
                 source.wait(interval)
-            cells_ = mapper.take(now.machine)
-            lines.append(Line(source.time() - began, cells_))
+            cells_ = mapper.take(machine)
+            lines.append(Line(source.clock() - began, cells_))
     except EOFError:
         pass  # the bundle has no further sample
     except KeyboardInterrupt:
@@ -225,14 +188,8 @@ def by_address(source: Source, pid: int, rows: int, interval: float) -> Reply:
             raise
         sources["cells"] = Note(origin, error.what, estimate=True)
     assert mapper.map
-    span = (listen.spans(source) or {}).get(pid)
-    visit = None
-    if span is not None:
-        counts = span.first, span.last, span.pushed
-        visit = Found(span.begin, span.end, span.window_us, *counts, span.age_ms)
-    found = mapper.map
-    data = Map(**vars(found) | {"rows": lines, "visit": visit})
-    return Reply("heat-map", data, sources)
+    mapper.map.rows = lines
+    return Reply("heat-map", mapper.map, sources)
 
 
 def _cell(share: float | None) -> str:
@@ -242,10 +199,9 @@ def _cell(share: float | None) -> str:
 
 
 def draw_map(reply: Reply, style: text.Style) -> list[str]:
-    """The map, with its axes and its scale."""
-    data: Map = reply.data
+    data: AddressMap = reply.data
     each = data.places * data.place_bytes / max(1, len(data.columns))
-    holes = f"{data.holes} hole{'s' if data.holes != 1 else ''} cut out"
+    holes = f"{text.plural(data.holes, 'hole')} cut out"
     lines = [
         style.paint("head", f"{data.name or '?'} {data.pid}: time against address"),
         f"1 character = {text.size(each)} of addresses; {holes}",
@@ -253,42 +209,21 @@ def draw_map(reply: Reply, style: text.Style) -> list[str]:
     ]
     for row in data.rows:
         lines.append(f"{row.time_s:8.1f} s  |{''.join(_cell(one) for one in row.cells)}|")
-    lines += _axis(data)
-    if data.visit is not None:
-        lines += _visit(data, data.visit)
-    return lines + unknown(reply)
-
-
-def _axis(data: Map) -> list[str]:
     width = len(data.columns)
     at = sorted({0, width // 3, 2 * width // 3}) if width >= 48 else [0]
-    marks = [" "] * width
+    marks = "".join("^" if one in at else " " for one in range(width))
     labels = ""
     for one in at:
-        marks[one] = "^"
         labels = labels.ljust(one) + f"{data.columns[one].begin:x} "
-    last = f"to {data.columns[-1].end:x}"
-    return [f"{'':12}{''.join(marks)}", f"{'address':<12}{labels.rstrip()}", f"{'':12}{last}"]
-
-
-def _visit(data: Map, found: Found) -> list[str]:
-    inside = [
-        "=" if one.begin < found.end and one.end > found.begin else " " for one in data.columns
-    ]
-    lines = [f"{'last visit':<11} {''.join(inside)}".rstrip()]
-    what = (
-        f"Last visit of a worker ({text.seconds(found.age_ms / 1000)} ago, window "
-        f"{found.window_us / 1000:.0f} ms): {text.count(found.first)} slow pages found accessed, "
-        f"{text.count(found.last)} twice, {text.count(found.pushed)} pages to be promoted."
-    )
-    return lines + text.wrap(what)
+    lines += [f"{'':12}{marks}", f"{'address':<12}{labels.rstrip()}"]
+    lines.append(f"{'':12}to {data.columns[-1].end:x}")
+    return lines + unknown(reply)
 
 
 # --- command ---------------------------------------------------------------------
 
 
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Print the histogram, or the map of a process."""
     if args.map is None:
         if args.rows is not None or (args.interval is not None and not args.look):
             raise TierctlError("--rows and --interval belong to --map", "add --map PID", USAGE)
@@ -301,11 +236,10 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(by_address(source, args.map, rows, interval), source, args, draw_map)
 
 
-SCHEMAS = {"heat": Heat, "heat-map": Map}  # by kind of answer
+SCHEMAS = {"heat": Heat, "heat-map": AddressMap}  # by kind of answer
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command heat."""
     one = commands.add_parser(
         "heat",
         help="memory by last use and tier; time against address of a process",

@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from tierctl.change.current import current
-from tierctl.checks.all import QUICK
+from tierctl.checks import QUICK
 from tierctl.checks.check import ERROR, INFO, run
 from tierctl.commands import doctor
 from tierctl.core import text
 from tierctl.core.errors import FINDING, WELL
-from tierctl.core.pace import Pace, cpu_s, say
 from tierctl.core.reply import Reply, show, unknown
 from tierctl.core.source import Source
-from tierctl.model.snapshot import FOUND, Sampler, Snapshot, twice
+from tierctl.model.snapshot import FOUND, Snapshot, twice
 from tierctl.model.status import Status, Tiering, Verified, Worth, of
-from tierctl.read.counters import Flow, Move
+from tierctl.read.counters import Flow, Moves
 from tierctl.read.distance import DRAM
 from tierctl.read.lru import Part
 from tierctl.read.nodes import Node
@@ -41,31 +39,18 @@ BY = {
     "khugepaged": "khugepaged",
 }
 FINDINGS_SHOWN = 4
-LRU_EVERY_S = 10.0  # with -w, as its text is long
-SHARE = 0.05  # of a CPU, at most, with -w
-USUAL_S = 2.0
-CLEAR = "\x1b[H\x1b[J"
 # Figures of the screen, in its order
-EXPLAINED = (
-    "tiers",
-    "watermarks",
-    "hot_on_slow",
-    "cold_on_fast",
-    "flow",
-    "damon",
-    "cost",
-)
+EXPLAINED = ("tiers", "hot_on_slow", "cold_on_fast", "flow", "damon", "cost")
 
 
 def answer(now: Snapshot) -> Reply:
     """The answer of status; 1 if the quick checks find an error."""
     report = run(QUICK, now)
     code = FINDING if any(one.severity == ERROR for one in report.findings) else WELL
-    return Reply("status", of(now, current(now.source), report), now.sources, code)
+    return Reply("status", of(now, current(now.source), report.findings), now.sources, code)
 
 
 def collect(source: Source, interval: float) -> Reply:
-    """The same from two samples."""
     return answer(twice(source, interval))
 
 
@@ -73,7 +58,6 @@ def collect(source: Source, interval: float) -> Reply:
 
 
 def headline(found: Tiering, nodes: list[Node]) -> str:
-    """Which mechanism tiers, in some words."""
     if nodes and all(one.tier == "fast" for one in nodes):
         return "No slow memory"
     if found.state == "blocked":
@@ -92,7 +76,6 @@ def headline(found: Tiering, nodes: list[Node]) -> str:
 
 
 def profile_words(found: Verified) -> str:
-    """The profile, and whether it is in force."""
     if found.error:
         return "profile ?"
     if not found.profile:
@@ -102,7 +85,6 @@ def profile_words(found: Verified) -> str:
 
 
 def why(node: Node) -> str:
-    """Why a node is in its tier, in some words."""
     if node.tier_number is None:
         return "in no tier" if node.tier else text.UNKNOWN
     origin = ORIGINS.get(node.origin or "", text.UNKNOWN)
@@ -113,8 +95,7 @@ def why(node: Node) -> str:
     return f"{origin}: distance {number}{tail}"
 
 
-def node_rows(nodes: list[Node]) -> list[list[str]]:
-    """The table of nodes."""
+def node_lines(nodes: list[Node], style: text.Style) -> list[str]:
     rows = [["TIER", "NODE", "SIZE", "USED", "FREE", "LATENCY", "WHY IT IS IN THIS TIER"]]
     order = {"fast": 0, "slow": 1, None: 2}
     for one in sorted(nodes, key=lambda each: (order[each.tier], each.tier_number or 0, each.node)):
@@ -130,7 +111,7 @@ def node_rows(nodes: list[Node]) -> list[list[str]]:
                 why(one),
             ]
         )
-    return rows
+    return text.headed(rows, "<>>>>><", style, "No NUMA node.")
 
 
 def _hot(found: Worth, nodes: list[Node]) -> str:
@@ -140,9 +121,7 @@ def _hot(found: Worth, nodes: list[Node]) -> str:
     if part.bytes is None:
         return f"hot on slow {text.UNKNOWN}"
     if found.hot_by == FOUND:
-        words = f"hot on slow {text.size(part.bytes)} (found, waits)"
-        more = (found.used_on_slow or 0) > part.bytes
-        return f"{words}, ~{text.size(found.used_on_slow)} used or new in 60 s" if more else words
+        return f"hot on slow {text.size(part.bytes)} (found, waits)"
     words = f"hot on slow ~{text.size(part.bytes)} (used or new in 60 s)"
     if part.unknown_bytes:
         words += f", {text.size(part.unknown_bytes)} {text.UNKNOWN}"
@@ -161,20 +140,18 @@ def _cold(part: Part) -> str:
     return words
 
 
-def _moves(word: str, moves: list[Move], total: float | None) -> str:
-    known = [one for one in moves if one.bytes_per_s]
-    names = [BY[one.by] for one in known]
-    unknown = [BY[one.by] for one in moves if one.bytes_per_s is None]
+def _moves(word: str, moves: Moves, total: float | None) -> str:
+    names = [BY[by] for by, value in moves.items() if value]
     if total is None:
-        part = sum(one.bytes_per_s or 0 for one in known)
-        head = f"{text.rate(part)} + " if known else ""
+        unknown = [BY[by] for by, value in moves.items() if value is None]
+        part = sum(value or 0 for value in moves.values())
+        head = f"{text.rate(part)} + " if part else ""
         return f"{word} {head}{text.UNKNOWN} ({', '.join(unknown) or 'not counted'})"
     tail = f" ({', '.join(names)})" if names else ""
     return f"{word} {text.rate(total)}{tail}"
 
 
 def flow_words(found: Flow | None) -> str:
-    """The line FLOW."""
     if found is None:
         return f"up {text.UNKNOWN}   down {text.UNKNOWN}"
     words = [
@@ -183,11 +160,13 @@ def flow_words(found: Flow | None) -> str:
     ]
     if found.again_share is not None:
         words.append(f"back and forth {100 * found.again_share:.1f} %")
+    if found.up_bytes is not None or found.down_bytes is not None:
+        sizes = text.size(found.up_bytes), text.size(found.down_bytes)
+        words.append("since boot {} up, {} down".format(*sizes))
     return "   ".join(words)
 
 
 def cost_words(cost: Cost | None, flow: Flow | None) -> str:
-    """The line COST, in CPUs."""
     if cost is None:
         words = [f"kswapd {text.UNKNOWN}"]
     else:
@@ -216,14 +195,7 @@ def head_lines(data: Status, style: text.Style, width: int = text.WIDTH) -> list
     return [style.paint(good, head[0]) + "   " + head[1], "   ".join(head[2:])]
 
 
-def table_lines(rows: list[list[str]], align: str, style: text.Style) -> list[str]:
-    """The table of nodes."""
-    found = text.table(rows, align) if rows[1:] else ["No NUMA node."]
-    return [style.paint("head", found[0]), *(text.clip(row, text.WIDTH) for row in found[1:])]
-
-
 def figure_lines(data: Status, style: text.Style, width: int = text.WIDTH) -> list[str]:
-    """WORTH, FLOW and COST."""
     lines = []
     for label, words in (
         ("WORTH", [_hot(data.worth, data.nodes), _cold(data.worth.cold_on_fast)]),
@@ -233,67 +205,31 @@ def figure_lines(data: Status, style: text.Style, width: int = text.WIDTH) -> li
         solid = "   ".join(words)
         if width >= text.WIDTH:  # break between figures only
             solid = solid.replace(" ", "\0").replace("\0\0\0", "   ")
-        body = text.wrap(solid, " " * 7, width=width)
-        lines += [line.replace("\0", " ") for line in _labelled(label, body, style)]
+        first, *rest = text.wrap(solid, " " * 7, width=width)
+        body = [style.paint("head", label.ljust(7)) + first[7:], *rest]
+        lines += [line.replace("\0", " ") for line in body]
     return lines
 
 
 def draw(reply: Reply, style: text.Style) -> list[str]:
-    """The screen."""
     data: Status = reply.data
     lines = head_lines(data, style)
-    lines += table_lines(node_rows(data.nodes), "<>>>>><", style)
+    lines += node_lines(data.nodes, style)
     lines += figure_lines(data, style)
     shown = [one for one in data.findings if one.severity != INFO][:FINDINGS_SHOWN]
     for one in shown:
         lines += doctor.draw_finding(one, style)
     more = len(data.findings) - len(shown)
     if more:
-        lines.append(f"{more} more finding{'s' if more > 1 else ''}: tierctl doctor")
+        lines.append(f"{text.plural(more, 'more finding')}: tierctl doctor")
     lines += unknown(reply, EXPLAINED)
     return lines
-
-
-def _labelled(label: str, body: list[str], style: text.Style) -> list[str]:
-    return [style.paint("head", label.ljust(7)) + body[0][7:], *body[1:]] if body else []
 
 
 # --- command ---------------------------------------------------------------------
 
 
-def _follow(args: argparse.Namespace, source: Source) -> int:
-    """Print the screen again and again, from the second sample on, until a bundle ends."""
-    sampler = Sampler(source, LRU_EVERY_S if source.live else 0.0)
-    pace = Pace(args.watch or args.interval or USUAL_S, SHARE)
-    slower: list[str] = []
-    code, first = WELL, True
-
-    def drawn(reply: Reply, style: text.Style) -> list[str]:
-        return draw(reply, style) + slower
-
-    while True:
-        began = cpu_s()
-        reply = answer(sampler.take())
-        if not first:
-            if sys.stdout.isatty() and not args.json:
-                print(CLEAR, end="")
-            code = show(reply, source, args, drawn)
-            sys.stdout.flush()
-        if pace.spent(cpu_s() - began):
-            slower = [f"A sample costs more than 5 % of a CPU: each {pace.interval:g} s now."]
-            if args.json:
-                say(slower[0])
-        try:
-            source.wait(min(pace.interval, 1.0) if first else pace.interval)
-        except EOFError:
-            return show(reply, source, args, drawn) if first else code
-        first = False
-
-
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Print the screen once, or again and again."""
-    if args.watch is not None:
-        return _follow(args, source)
     return show(collect(source, args.interval or 1.0), source, args, draw)
 
 
@@ -301,20 +237,10 @@ SCHEMAS = {"status": Status}  # by kind of answer
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command status."""
     one = commands.add_parser(
         "status",
         help="tiers, what is hot or cold on the wrong one, flow, cost, findings",
         description="Exit status 1: a check has found an error.",
-    )
-    one.add_argument(
-        "-w",
-        "--watch",
-        nargs="?",
-        type=text.interval,
-        const=0.0,
-        metavar="SECONDS",
-        help="again and again, each 2 s or so many seconds, until Ctrl-C",
     )
     one.add_argument("--interval", type=text.interval, metavar="SECONDS")
     one.set_defaults(func=command)

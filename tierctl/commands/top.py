@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tierctl.core import text
-from tierctl.core.errors import LACKING, TierctlError
+from tierctl.core.errors import LACKING, USAGE, TierctlError
 from tierctl.core.parse import per_second
 from tierctl.core.paths import CGROUP, LIMIT, STAT
 from tierctl.core.reply import NO_SLOW, Note, Reply, note_for, show, unknown
 from tierctl.core.source import Source
-from tierctl.model.snapshot import ALONE, JUMP, SOON, Sampler, Snapshot
-from tierctl.read import groups, lru, pages
+from tierctl.model.snapshot import ALONE, LOOK, SOON, Sampler, Snapshot
+from tierctl.read import groups, lru, nodes, pages
 from tierctl.read.groups import Group, Usage
 from tierctl.read.pages import Process
 
@@ -24,6 +24,8 @@ ROWS = 20
 PROCESSES = 10
 BAR = 20
 NAME = 20
+NAMED = 3  # groups with the most cold memory
+STALE = "when most memory of a group was used last is not known"
 
 
 @dataclass
@@ -50,7 +52,6 @@ class Seen:
     """What groups had at a time: rates begin there."""
 
     time: float
-    jumps: int  # how often the clock was set
     usage: dict[str, Usage] = field(default_factory=dict)
 
 
@@ -70,16 +71,15 @@ def look(source: Source, paths: Sequence[str]) -> Seen:
     """What groups have now; one that cannot be read is left out."""
     found = {path: groups.usage(source, path) for path in paths}
     usage = {path: one for path, one in found.items() if one is not None}
-    return Seen(source.time(), source.jumps, usage)
+    return Seen(source.clock(), usage)
 
 
-def _hot(now: Snapshot, found: Sequence[Group]) -> Note:
-    """Fill in hot on slow of each group with those below, an estimate of MGLRU."""
+def _ages(now: Snapshot, found: Sequence[Group]) -> dict[str, Note]:
+    """Fill in hot on slow and cold on fast of each group with those below, as MGLRU tells."""
     note = now.sources["cold_on_fast"]
+    notes = {"cold_on_fast": note, "hot_on_slow": note}
     if now.lruvecs is None or not now.machine.known:
-        return note
-    if not now.slow:
-        return Note(None, NO_SLOW)
+        return notes
     own: dict[str, list[lru.Lruvec]] = {group.path: [] for group in found}
     for one in now.lruvecs:
         path = one.group
@@ -88,16 +88,22 @@ def _hot(now: Snapshot, found: Sequence[Group]) -> Note:
                 own[path].append(one)
             path = path.rpartition("/")[0]
     for group in found:
-        part = lru.total(lru.used(own[group.path], now.slow, now.machine.page).values())
-        group.hot_on_slow = part.bytes if (part.bytes or 0) >= part.unknown_bytes else None
-    return Note(note.origin, estimate=True)
+        hot = lru.total(lru.used(own[group.path], now.slow, now.machine.page).values())
+        group.hot_on_slow = hot.bytes if (hot.bytes or 0) >= hot.unknown_bytes else None
+        cold = lru.idle(own[group.path], now.fast, now.machine.page).values()
+        group.cold_on_fast = lru.total(cold).bytes
+    notes["hot_on_slow"] = Note(note.origin, estimate=True)
+    if not now.slow:
+        notes["hot_on_slow"] = Note(None, NO_SLOW)
+    elif None in [one.hot_on_slow for one in found]:
+        why = now.unseen(now.slow, STALE)
+        notes["hot_on_slow"] = Note(note.origin, why, LOOK, estimate=True)
+    return notes
 
 
 def _rates(data: Top, before: Seen, after: Seen, page: int) -> Note:
     """Fill in what groups have moved between two looks."""
     seconds = after.time - before.time
-    if seconds < 0 or before.jumps != after.jumps:
-        return JUMP
     data.interval_s = seconds
     for one in data.groups:
         first, last = before.usage.get(one.path), after.usage.get(one.path)
@@ -136,7 +142,7 @@ def build(
     sources = {
         "groups": Note(f"{CGROUP}/*/{STAT}"),
         "tiers": machine.sources["tiers"],
-        "hot_on_slow": _hot(now, found),
+        **_ages(now, found),
     }
     for one in found:
         one.limit, one.limited = groups.limit(source, one.path)
@@ -157,7 +163,6 @@ def build(
 
 
 def by_group(source: Source, name: str | None, rows: int, interval: float) -> Reply:
-    """The answer of top."""
     group, paths = chosen(source, name)
     before: Seen | None = look(source, paths)
     try:
@@ -165,10 +170,6 @@ def by_group(source: Source, name: str | None, rows: int, interval: float) -> Re
     except EOFError:
         before = None
     return build(Sampler(source).take(), group, rows, before, paths)[0]
-
-
-def _limit(one: Group) -> str:
-    return {None: text.UNKNOWN, False: "-"}.get(one.limited) or text.size(one.limit)
 
 
 def bar(fast: int | None, total: int | None) -> str:
@@ -179,7 +180,6 @@ def bar(fast: int | None, total: int | None) -> str:
 
 
 def draw(reply: Reply, style: text.Style) -> list[str]:
-    """The table of groups."""
     data: Top = reply.data
     rows = [["GROUP", "TOTAL", "FAST", "fast #   slow .", "HOT-SLOW", "UP/s", "LIMIT"]]
     note = reply.sources["hot_on_slow"]
@@ -193,16 +193,18 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
                 bar(one.fast, one.total),
                 f"~{hot}" if note.estimate and one.hot_on_slow is not None else hot,
                 text.size(one.up_bytes_per_s),
-                _limit(one),
+                {None: text.UNKNOWN, False: "-"}.get(one.limited) or text.size(one.limit),
             ]
         )
     if "limit" in reply.sources:
         rows = [row[:-1] for row in rows]
-    lines = text.table(rows, "<>><>>>"[: len(rows[0])])
-    lines[0] = style.paint("head", lines[0])
+    lines = text.headed(rows, "<>><>>>"[: len(rows[0])], style, "No group.")
     if data.others:
-        more = f"{data.others} more group{'s' if data.others > 1 else ''}"
+        more = text.plural(data.others, "more group")
         lines.append(f"{more}: -n {data.others + len(data.groups)}")
+    cold = sorted((one.cold_on_fast or 0, one.name) for one in data.groups)[: -NAMED - 1 : -1]
+    words = ", ".join(f"{name} {text.size(size)}" for size, name in cold if size)
+    lines += text.wrap(f"Cold on fast: {words}." if words else "")
     return lines + unknown(reply, sorted({*reply.sources} - {"limit"}))
 
 
@@ -220,9 +222,7 @@ def pids_of(source: Source, path: str | None) -> list[int]:
 
 
 def by_process(source: Source, name: str | None, rows: int, places: int = pages.PLACES) -> Reply:
-    """The answer of top -p."""
-    now = Sampler(source).take(quick=True)
-    machine = now.machine
+    machine = nodes.read(source)
     path = groups.named(source, name) if name is not None else None
     pids = pids_of(source, path)
     largest = pages.resident(source, pids, rows)
@@ -238,7 +238,6 @@ def by_process(source: Source, name: str | None, rows: int, places: int = pages.
 
 
 def draw_processes(reply: Reply, style: text.Style) -> list[str]:
-    """The table of processes."""
     data: Processes = reply.data
     rows = [["PID", "NAME", "TOTAL", "FAST", "fast #   slow .", "SLOW", "+-", "SCAN"]]
     for one in data.processes:
@@ -257,10 +256,7 @@ def draw_processes(reply: Reply, style: text.Style) -> list[str]:
         )
     if all(one.tier_scan is None for one in data.processes):  # this kernel has no TierScan
         rows = [row[:-1] for row in rows]
-    lines = text.table(rows, "><>><>>>"[: len(rows[0])])
-    lines[0] = style.paint("head", lines[0])
-    if not data.processes:
-        lines = ["No process."]
+    lines = text.headed(rows, "><>><>>>"[: len(rows[0])], style, "No process.")
     if reply.sources["processes"].state == "ok":
         reasons = {f"? {one.pid}: {one.why}" for one in data.processes if one.why}
         lines += [text.clip(line, text.WIDTH) for line in sorted(reasons)]
@@ -271,8 +267,10 @@ def draw_processes(reply: Reply, style: text.Style) -> list[str]:
 
 
 def command(args: argparse.Namespace, source: Source) -> int:
-    """Print groups or processes."""
     if args.processes:
+        if not source.live:
+            todo = "capture with --explain PID, then: tierctl --from FILE explain PID"
+            raise TierctlError("top -p needs a live machine", todo, USAGE)
         reply = by_process(source, args.group, args.rows or PROCESSES)
         return show(reply, source, args, draw_processes)
     reply = by_group(source, args.group, args.rows or ROWS, args.interval or 1.0)
@@ -283,7 +281,6 @@ SCHEMAS = {"top": Top, "top-processes": Processes}  # by kind of answer
 
 
 def add_commands(commands: Any) -> None:
-    """The sub-command top."""
     one = commands.add_parser(
         "top",
         help="groups, or processes of a group, by tier",

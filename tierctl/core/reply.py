@@ -36,7 +36,6 @@ class Note:
     estimate: bool = False
 
     def document(self) -> dict[str, object]:
-        """The note as JSON."""
         found: dict[str, object] = {"from": self.origin, "state": self.state}
         if self.todo:
             found["todo"] = self.todo
@@ -85,7 +84,6 @@ def plain(value: Any) -> Any:
 
 
 def document(reply: Reply, source: Source) -> dict[str, Any]:
-    """The answer as JSON."""
     return {
         "schema": SCHEMA,
         "kind": reply.kind,
@@ -125,7 +123,6 @@ def show(
     args: argparse.Namespace,
     draw: Callable[[Reply, text.Style], list[str]],
 ) -> int:
-    """Print an answer; the exit status."""
     if args.json:
         import json  # noqa: PLC0415 - text does without it, and it takes a while
 

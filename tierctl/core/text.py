@@ -22,7 +22,6 @@ class Style:
         self.colour = colour
 
     def paint(self, kind: str, text: str) -> str:
-        """A text in a colour of COLOURS."""
         return f"\x1b[{COLOURS[kind]}m{text}\x1b[0m" if self.colour and text else text
 
 
@@ -54,7 +53,6 @@ def rate(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """A number with thousands."""
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
@@ -95,7 +93,7 @@ def clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "~"
 
 
-def table(rows: Sequence[Sequence[str]], align: str, gap: str = "  ") -> list[str]:
+def table(rows: Sequence[Sequence[str]], align: str) -> list[str]:
     """Rows with columns of one width; ``align`` has < or > for each column."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(align))]
     lines = []
@@ -104,12 +102,22 @@ def table(rows: Sequence[Sequence[str]], align: str, gap: str = "  ") -> list[st
             cell.rjust(width) if side == ">" else cell.ljust(width)
             for cell, width, side in zip(row, widths, align, strict=True)
         ]
-        lines.append(gap.join(cells).rstrip())
+        lines.append("  ".join(cells).rstrip())
     return lines
 
 
+def headed(rows: Sequence[Sequence[str]], align: str, style: Style, none: str = "") -> list[str]:
+    """A table of 80 columns with its head; ``none`` if it has no row."""
+    head, *body = table(rows, align) if rows[1:] else [none]
+    return [style.paint("head", head), *(clip(row, WIDTH) for row in body)]
+
+
+def plural(value: int, word: str) -> str:
+    """1 group, 2 groups."""
+    return f"{value:,} {word}{'s' if value != 1 else ''}"
+
+
 def wrap(text: str, indent: str = "", first: str | None = None, width: int = WIDTH) -> list[str]:
-    """A paragraph in lines of 80 columns."""
     return textwrap.wrap(
         text,
         width,

@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError
-from tierctl.core.source import DENIED as REFUSED
-from tierctl.core.source import MISSING, Source, reason_of
+from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.source import Source
 from tierctl.read import pages
 from tierctl.read.nodes import Machine
 from tierctl.read.pages import Frames, Runs
@@ -44,7 +43,6 @@ class AddressMap:
 
     pid: int
     name: str | None
-    cells: str  # slow_share
     place_bytes: int
     places: int
     holes: int
@@ -82,25 +80,16 @@ class Mapper:
         words = (self.source.get(f"/proc/{self.pid}/stat") or "").rpartition(")")[2].split()
         return words[19] if len(words) > 19 else None
 
-    def _refused(self, path: str, why: str) -> TierctlError:
-        code = DENIED if why == REFUSED else USAGE
-        todo = "capture again with --explain" if why == MISSING else "run as root"
-        return TierctlError(f"{path} cannot be read ({why})", todo, code)
-
     def _begin(self, machine: Machine) -> AddressMap:
-        path = f"/proc/{self.pid}/maps"
-        maps = self.source.get(path)
-        if maps is None:
-            raise self._refused(path, self.source.why(path))
         bits = pages.table_bits(machine.page)
-        runs = Runs(maps, bits)
+        runs = Runs(pages.maps_of(self.source, self.pid), bits)
         if not runs.total:
             what = f"process {self.pid} has no memory of its own"
             raise TierctlError(what, "name another one", USAGE)
         found = columns(runs, self.most, bits, self.pid)
         holes = len(runs.runs) - 1
         size = 1 << bits
-        return AddressMap(self.pid, self.name, "slow_share", size, runs.total, holes, found, [])
+        return AddressMap(self.pid, self.name, size, runs.total, holes, found, [])
 
     def take(self, machine: Machine) -> list[float | None]:
         """The share of slow pages in each column now; None: no page."""
@@ -112,13 +101,7 @@ class Mapper:
             self.map = self._begin(machine)
         frames = Frames(machine.zones, machine.page)
         slow = {one.node for one in machine.of_tier("slow")}
-        try:
-            return [self._share(one.places, frames, slow) for one in self.map.columns]
-        except pages.Refused as error:
-            what, _, todo = str(error).partition("; ")
-            raise TierctlError(f"process {self.pid}: {what}", todo or "-", DENIED) from error
-        except OSError as error:
-            raise self._refused(f"/proc/{self.pid}/pagemap", reason_of(error)) from error
+        return [self._share(one.places, frames, slow) for one in self.map.columns]
 
     def _share(self, places: list[int], frames: Frames, slow: set[int]) -> float | None:
         counts = [pages.count(self.source, self.pid, one, frames, slow) for one in places]

@@ -7,12 +7,13 @@ is None, and ``sources`` says why.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from tierctl.core import paths
 from tierctl.core.errors import LACKING, TierctlError
-from tierctl.core.parse import number, ranges
+from tierctl.core.parse import number, ranges, real
 from tierctl.core.reply import NO_SLOW, Note
 from tierctl.core.source import Source
 from tierctl.read import counters, distance, lru, mechanisms, nodes, threads
@@ -26,12 +27,12 @@ from tierctl.read.threads import Cost
 FOUND, MGLRU = "found", "mglru"  # what tells which memory is hot
 THREADS_EVERY_S = 60.0  # a part that is switched on later has new threads
 OFF = Note(None, "MGLRU is off", f"echo y > {paths.MGLRU}")
-NOT_READ = Note(None, "not read")
 SOON = Note(None, "known with the next sample")
 ALONE = Note(None, "the bundle has one sample", "capture two: tierctl capture FILE")
-JUMP = Note(None, "the clock was set since the last sample")
 NOT_COLD = "MGLRU has not looked twice, 60 s apart"
 NOT_HOT = "MGLRU has not looked at slow memory for 60 s"
+LOOK = "tierctl heat --look"
+BLIND = "MGLRU does not look at anonymous memory that has no swap and is not demoted"
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Snapshot:
     host: str | None
     kernel: str | None
     cpus: int | None  # online
+    uptime_s: float | None
     machine: Machine
     base: Reference  # of the formula of distances
     mechanisms: Mechanisms
@@ -50,6 +52,7 @@ class Snapshot:
     threads: dict[int, str] | None  # names of ours by pid
     ticks: dict[int, int]  # CPU time by pid
     lruvecs: list[Lruvec] | None = None
+    blind: set[int] = field(default_factory=set)  # nodes; see nodes.blind()
     hot: dict[int, Part] = field(default_factory=dict)  # by slow node; hot_by tells how it is known
     cold: dict[int, Part] = field(default_factory=dict)  # by fast node
     hot_by: str | None = None  # found: it waits for promotion; mglru: an estimate
@@ -59,17 +62,14 @@ class Snapshot:
 
     @property
     def vmstat(self) -> dict[str, int]:
-        """The rows of /proc/vmstat."""
         return self.counters.vmstat
 
     @property
     def fast(self) -> list[int]:
-        """The fast nodes."""
         return [one.node for one in self.machine.of_tier("fast")]
 
     @property
     def slow(self) -> list[int]:
-        """The slow nodes."""
         return [one.node for one in self.machine.of_tier("slow")]
 
     @cached_property
@@ -90,12 +90,15 @@ class Snapshot:
         return lru.total((*self.hot.values(), *self.cold.values())).looked_s
 
     def hot_total(self) -> Part:
-        """Hot memory on slow nodes."""
         return lru.total(self.hot.values())
 
     def cold_total(self) -> Part:
-        """Cold memory on fast nodes."""
         return lru.total(self.cold.values())
+
+    def unseen(self, wanted: Collection[int], why: str) -> str:
+        """Why the age of memory of nodes is not known: BLIND, or else ``why``."""
+        blind = self.blind & {*wanted}
+        return BLIND if any(one.unaged and one.node in blind for one in self.lruvecs or []) else why
 
     def need_tiers(self) -> None:
         """Raise an error if it is not known which nodes are slow."""
@@ -128,7 +131,6 @@ class _Mark:
 
     counters: Sample
     ticks: dict[int, int]
-    jumps: int
 
 
 class Sampler:
@@ -153,11 +155,11 @@ class Sampler:
     def _now(self, found: Mechanisms, count: int) -> _Mark:
         ticks = self._cpu(count)
         sample = counters.take(self.source, found)
-        return _Mark(sample, ticks, self.source.jumps)
+        return _Mark(sample, ticks)
 
     def _cpu(self, count: int) -> dict[int, int]:
         """CPU time of the threads, of which ``count`` nodes have at least one each."""
-        now = self.source.time()
+        now = self.source.clock()
         if self._threads is not None and self._searched is not None:
             ticks = threads.ticks(self.source, self._threads)
             late = not 0 <= now - self._searched < THREADS_EVERY_S
@@ -166,27 +168,22 @@ class Sampler:
         self._threads, self._searched = threads.find(self.source, count), now
         return threads.ticks(self.source, self._threads or {})
 
-    def take(self, quick: bool = False) -> Snapshot:
-        """The machine now, with rates since the snapshot or the mark before.
-
-        ``quick``: nodes, tiers and mechanisms only.  Hot and cold memory, distances and threads are
-        not read, and the next rates begin where these would have begun.
-        """
+    def take(self) -> Snapshot:
+        """The machine now, with rates since the snapshot or the mark before."""
         source = self.source
         machine = nodes.read(source)
-        base = Reference(None) if quick else distance.fill(source, machine)
+        base = distance.fill(source, machine)
         found = mechanisms.read(source)
-        if quick:
-            now = _Mark(Sample(source.time(), {}, {}), {}, source.jumps)
-        else:
-            now = self._now(found, len(machine.nodes))
+        now = self._now(found, len(machine.nodes))
         cpus = ranges(source.get(paths.ONLINE))
+        uptime = (source.get("/proc/uptime") or "").partition(" ")[0]
         snapshot = Snapshot(
             source=source,
-            time=now.counters.time,
+            time=source.time(),
             host=source.get(paths.HOSTNAME),
             kernel=source.get(paths.RELEASE),
             cpus=len(cpus) if cpus else None,
+            uptime_s=real(uptime),
             machine=machine,
             base=base,
             mechanisms=found,
@@ -195,10 +192,6 @@ class Sampler:
             ticks=now.ticks,
             sources=dict(machine.sources | found.sources),
         )
-        if quick:
-            names = ("flow", "cost", "hot_on_slow", "cold_on_fast")
-            snapshot.sources |= dict.fromkeys(names, NOT_READ)
-            return snapshot
         self._rates(snapshot, now)
         self._worth(snapshot)
         return snapshot
@@ -206,9 +199,8 @@ class Sampler:
     def _rates(self, found: Snapshot, now: _Mark) -> None:
         before, self._mark = self._mark, now
         found.sources["cost"] = threads.note(self.source, found.threads)
-        if before is None or before.jumps != now.jumps or now.counters.time < before.counters.time:
-            first = SOON if self.source.live else ALONE
-            note = first if before is None else JUMP
+        if before is None or now.counters.time < before.counters.time:
+            note = SOON if self.source.live else ALONE
             found.sources |= {"flow": note, "cost": note}
             return
         page, working = found.machine.page, found.mechanisms
@@ -224,12 +216,16 @@ class Sampler:
 
     def _generations(self, found: Snapshot) -> tuple[Note, float]:
         """Fill in the generations; where they come from, and how long ago they were read."""
-        read = self._lru
-        if read is None or not 0 <= found.time - read[0] < self.lru_every:
+        read, now = self._lru, found.counters.time
+        found.blind = nodes.blind(self.source, found.machine, found.mechanisms.demotes())
+        if read is None or not 0 <= now - read[0] < self.lru_every:
             off = found.mechanisms.mglru_on is False
-            read = self._lru = found.time, *((None, OFF) if off else lru.read(self.source))
+            lruvecs, note = (None, OFF) if off else lru.read(self.source)
+            if lruvecs is not None:
+                lruvecs = lru.sound(self.source, lruvecs, found.blind, found.uptime_s)
+            read = self._lru = now, lruvecs, note
         found.lruvecs = read[1]
-        return read[2], found.time - read[0]
+        return read[2], now - read[0]
 
     def _worth(self, found: Snapshot) -> None:
         """Hot and cold memory on the wrong tier, by node."""
@@ -270,12 +266,11 @@ def _say(
     for part in parts.values():
         part.looked_s = None if part.looked_s is None else part.looked_s + ago
     whole = lru.total(parts.values())
-    state = "ok" if whole.bytes is not None else why
-    todo = "" if whole.bytes is not None else "tierctl heat --look"
-    found.sources[name] = Note(note.origin, state, todo, whole.looked_s, estimate)
-    for node, part in parts.items():
-        if part.bytes is None and whole.bytes is not None:
-            found.sources[f"{name}.node{node}"] = Note(note.origin, why)
+    why = found.unseen(parts, why)
+    if whole.bytes is not None and (why != BLIND or whole.bytes >= whole.unknown_bytes):
+        why = "ok"
+    todo = "" if why == "ok" else LOOK
+    found.sources[name] = Note(note.origin, why, todo, whole.looked_s, estimate)
 
 
 def twice(source: Source, seconds: float) -> Snapshot:

@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from tierctl.core.parse import real
 from tierctl.model.snapshot import Snapshot
-from tierctl.read import lru
 from tierctl.read.counters import Flow
 from tierctl.read.lru import Part
 from tierctl.read.mechanisms import DAMON, HINTS, PROMOTE, Mechanisms
@@ -55,7 +52,6 @@ class Worth:
     hot_on_slow: Part
     hot_by: str | None  # found, mglru
     cold_on_fast: Part
-    used_on_slow: int | None = None  # used or new in the last minute, as MGLRU estimates
 
 
 @dataclass
@@ -72,19 +68,10 @@ class Status:
     flow: Flow | None
     cost: Cost | None
     findings: list[Finding]
-    not_done: dict[str, str]
     kernel: str | None = field(default=None, repr=False)  # JSON has it outside
 
 
-class Found(Protocol):
-    """The findings of checks, and the checks that could not be made."""
-
-    findings: list[Finding]
-    not_done: dict[str, str]
-
-
 def tiering(found: Mechanisms) -> Tiering:
-    """What promotes now."""
     promoters = found.promoters()
     by = [one for one in (PROMOTE, HINTS, DAMON) if one in promoters]
     return Tiering(
@@ -97,21 +84,17 @@ def tiering(found: Mechanisms) -> Tiering:
     )
 
 
-def of(now: Snapshot, profile: Verified, report: Found) -> Status:
-    """The status of a machine."""
-    words = (now.source.get("/proc/uptime") or "").split()
-    used = lru.total(lru.used(now.lruvecs or [], now.slow, now.machine.page).values()).bytes
+def of(now: Snapshot, profile: Verified, findings: list[Finding]) -> Status:
     return Status(
         tiering=tiering(now.mechanisms),
         profile=profile,
-        uptime_s=real(words[0]) if words else None,
+        uptime_s=now.uptime_s,
         cpus=now.cpus,
         page=now.machine.page,
         nodes=now.machine.nodes,
-        worth=Worth(now.hot_total(), now.hot_by, now.cold_total(), used),
+        worth=Worth(now.hot_total(), now.hot_by, now.cold_total()),
         flow=now.flow,
         cost=now.cost,
-        findings=report.findings,
-        not_done=report.not_done,
+        findings=findings,
         kernel=now.kernel,
     )

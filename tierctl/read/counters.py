@@ -29,12 +29,7 @@ class Sample:
     damon: dict[str, int | None]  # bytes that a scheme has moved, by place
 
 
-@dataclass
-class Move:
-    """What a mechanism moves, in bytes a second; None: unknown."""
-
-    by: str
-    bytes_per_s: float | None
+Moves = dict[str, float | None]  # bytes a second by mechanism
 
 
 @dataclass
@@ -42,28 +37,25 @@ class Flow:
     """Movement between two samples; totals are None if a mechanism's share is unknown."""
 
     interval_s: float
-    up: list[Move]
-    down: list[Move]
+    up: Moves
+    down: Moves
     up_bytes_per_s: float | None
     down_bytes_per_s: float | None
     again_share: float | None  # of what kpromoted promotes: demoted less than 64 s before
     hint_faults_per_s: float | None
-    swap_out_bytes_per_s: float | None
-    counters: dict[str, float | None]  # tier_*, a second
+    up_bytes: int | None  # since boot; unknown if DAMON moves pages
+    down_bytes: int | None
 
 
 def take(source: Source, mechanisms: Mechanisms) -> Sample:
-    """The counters now."""
     moved = {}
     for action in MOVERS:
         for scheme in mechanisms.movers(action):
             moved[scheme.place] = number(source.get(f"{scheme.place}/stats/sz_applied"))
-    return Sample(source.time(), pairs(source.get(VMSTAT)), moved)
+    return Sample(source.clock(), pairs(source.get(VMSTAT)), moved)
 
 
 class _Rates:
-    """Rates of counters between two samples."""
-
     def __init__(self, before: Sample, after: Sample, page: int) -> None:
         self.before, self.after, self.page = before, after, page
         self.seconds = after.time - before.time
@@ -73,7 +65,6 @@ class _Rates:
         return per_second(self.before.vmstat.get(name), self.after.vmstat.get(name), self.seconds)
 
     def pages(self, name: str) -> float | None:
-        """The same in bytes."""
         found = self.events(name)
         return None if found is None else found * self.page
 
@@ -99,74 +90,62 @@ class _Rates:
         return total
 
 
-def _total(moves: list[Move]) -> float | None:
-    found = [one.bytes_per_s for one in moves]
-    known = [one for one in found if one is not None]
-    return sum(known) if known and len(known) == len(found) else None
-
-
-def _up(rates: _Rates, mechanisms: Mechanisms, alone: bool) -> list[Move]:
-    ours = rates.pages("tier_promote_success")
-    up = [Move("promote", ours)] if mechanisms.part("promote") else []
-    hints = rates.rest("pgpromote_success", ours)
-    # NUMA balancing counts promotions in mode 2 only, and kpromoted counts in any mode.
-    if mechanisms.balances() and not mechanisms.works("promote"):
-        hints = rates.pages("numa_pages_migrated")
-        up.append(Move("numa_balancing", hints if alone or not hints else None))
-    elif mechanisms.hints_promote() or (hints is not None and not up):
-        up.append(Move("numa_balancing", hints))
-    schemes = [one.place for one in mechanisms.movers("migrate_hot")]
-    if schemes or mechanisms.damon is None:
-        up.append(Move("damon", rates.damon(schemes) if schemes else None))
-    return up
-
-
-def _down(rates: _Rates, mechanisms: Mechanisms) -> list[Move]:
-    ours = rates.pages("tier_demote_success")
-    down = [Move("promote", ours)] if mechanisms.part("promote") else []
-    down.append(Move("kswapd", rates.pages("pgdemote_kswapd")))
-    down.append(Move("direct", rates.rest("pgdemote_direct", ours)))
-    if "pgdemote_khugepaged" in rates.after.vmstat:
-        down.append(Move("khugepaged", rates.pages("pgdemote_khugepaged")))
-    schemes = [one.place for one in mechanisms.movers("migrate_cold")]
-    if schemes or mechanisms.damon is None:
-        down.append(Move("damon", rates.damon(schemes) if schemes else None))
-    return down
+def _total(moves: Moves) -> float | None:
+    known = [one for one in moves.values() if one is not None]
+    return sum(known) if known and len(known) == len(moves) else None
 
 
 def between(before: Sample, after: Sample, mechanisms: Mechanisms, page: int, alone: bool) -> Flow:
     """The flow from one sample to the next; ``alone``: one fast node is where all threads run."""
-    rates = _Rates(before, after, page)
-    up, down = _up(rates, mechanisms, alone), _down(rates, mechanisms)
-    again, promoted = rates.events("tier_promote_again"), rates.events("tier_promote_success")
-    names = [name for name in after.vmstat if name.startswith("tier_")]
+    rates, rows = _Rates(before, after, page), after.vmstat
+    again, ours = rates.events("tier_promote_again"), rates.pages("tier_promote_success")
+    up: Moves = {"promote": ours} if mechanisms.part("promote") else {}
+    hints = rates.rest("pgpromote_success", ours)
+    risen = rows.get("pgpromote_success")
+    # NUMA balancing counts promotions in mode 2 only, and kpromoted counts in any mode.
+    if mechanisms.balances() and not mechanisms.works("promote"):
+        hints, moved = rates.pages("numa_pages_migrated"), rows.get("numa_pages_migrated")
+        up["numa_balancing"] = hints if alone or not hints else None
+        risen = None if moved is None or (moved and not alone) else moved
+        risen = None if risen is None else risen + rows.get("tier_promote_success", 0)
+    elif mechanisms.hints_promote() or (hints is not None and not up):
+        up["numa_balancing"] = hints
+    demoted = rates.pages("tier_demote_success")
+    down: Moves = {"promote": demoted} if mechanisms.part("promote") else {}
+    down["kswapd"] = rates.pages("pgdemote_kswapd")
+    down["direct"] = rates.rest("pgdemote_direct", demoted)
+    if "pgdemote_khugepaged" in rows:
+        down["khugepaged"] = rates.pages("pgdemote_khugepaged")
+    for moves, action in ((up, "migrate_hot"), (down, "migrate_cold")):
+        schemes = [one.place for one in mechanisms.movers(action)]
+        if schemes or mechanisms.damon is None:
+            moves["damon"] = rates.damon(schemes) if schemes else None
+    sunk = [value for name, value in rows.items() if name.startswith("pgdemote_")]
     return Flow(
         interval_s=rates.seconds,
         up=up,
         down=down,
         up_bytes_per_s=_total(up),
         down_bytes_per_s=_total(down),
-        again_share=again / promoted if again is not None and promoted else None,
+        again_share=again * page / ours if again is not None and ours else None,
         hint_faults_per_s=rates.events("numa_hint_faults"),
-        swap_out_bytes_per_s=rates.pages("pswpout"),
-        counters={name: rates.events(name) for name in names},
+        up_bytes=None if risen is None or "damon" in up else risen * page,
+        down_bytes=sum(sunk) * page if sunk and "damon" not in down else None,
     )
 
 
 def notes(source: Source, flow: Flow, mechanisms: Mechanisms) -> dict[str, Note]:
-    """Where the rates come from, or why they are unknown."""
     found = {"flow": note_for(source, VMSTAT)}
     if found["flow"].state == "ok" and flow.up_bytes_per_s is None and not flow.up:
         todo = "a kernel with NUMA balancing counts pgpromote_success"
         found["flow"] = Note(None, f"no row of promotions in {VMSTAT}", todo)
-    if any((one.by, one.bytes_per_s) == ("numa_balancing", None) for one in flow.up):
+    if flow.up.get("numa_balancing", 0) is None:
         what = "NUMA balancing 1 counts moves up and between fast nodes together"
         found["flow"] = Note(None, what) if mechanisms.balances() else found["flow"]
-    for move in (*flow.up, *flow.down):
-        if move.by == "damon" and move.bytes_per_s is None and mechanisms.damon:
-            first = next(one for action in MOVERS for one in mechanisms.movers(action))
-            todo = DAMON_TODO.format(first.place.partition("/contexts")[0])
-            found["damon"] = Note(None, "not counted since the last sample", todo)
+    if mechanisms.damon and None in (flow.up.get("damon", 0), flow.down.get("damon", 0)):
+        first = next(one for action in MOVERS for one in mechanisms.movers(action))
+        todo = DAMON_TODO.format(first.place.partition("/contexts")[0])
+        found["damon"] = Note(None, "not counted since the last sample", todo)
     if mechanisms.damon is None:
         found["damon"] = mechanisms.sources["damon"]
     return found

@@ -67,7 +67,6 @@ def formula(access: Access, base: Access) -> int | None:
 
 
 def tier_of(distance: int) -> int:
-    """The number of the tier of a distance."""
     return distance >> CHUNK_BITS
 
 
@@ -82,24 +81,15 @@ def devices(source: Source) -> dict[int, str]:
 
 
 def cxl_nodes(source: Source) -> set[int]:
-    """Nodes of the memory of CXL regions."""
-    found = set()
-    for region in source.listing(CXL) or []:
-        if not region.startswith("region"):
-            continue
-        for middle in source.listing(f"{CXL}/{region}") or []:
-            if not middle.startswith("dax_region"):
-                continue
-            for name in source.listing(f"{CXL}/{region}/{middle}") or []:
-                place = f"{CXL}/{region}/{middle}/{name}/target_node"
-                node = number(source.get(place)) if name.startswith("dax") else None
-                if node is not None:
-                    found.add(node)
-    return found
+    places = [CXL]
+    for kind in ("region", "dax_region", "dax"):
+        names = [(place, name) for place in places for name in source.listing(place) or []]
+        places = [f"{place}/{name}" for place, name in names if name.startswith(kind)]
+    found = [number(source.get(f"{place}/target_node")) for place in places]
+    return {node for node in found if node is not None}
 
 
 def _kernel(source: Source, node: Node) -> bool:
-    """What our kernel says of a node."""
     place = f"{TIER}/node{node.node}"
     node.distance = number(source.get(f"{place}/distance"))
     if node.distance is None:

@@ -58,6 +58,7 @@ class Group:
     fast: int | None
     slow: int | None
     hot_on_slow: int | None = None
+    cold_on_fast: int | None = None
     up_bytes_per_s: float | None = None
     down_bytes_per_s: float | None = None
     limit: int | None = None  # memory.tier.max in bytes; None also without the file
@@ -82,7 +83,6 @@ class Limit:
 
 
 def children(source: Source, path: str) -> list[str]:
-    """The names of the groups in a group."""
     try:
         return source.dirs(f"{CGROUP}{path}")
     except OSError:
@@ -90,12 +90,10 @@ def children(source: Source, path: str) -> list[str]:
 
 
 def available(source: Source) -> bool:
-    """There is a cgroup v2."""
     return source.get(f"{CGROUP}/cgroup.controllers") is not None
 
 
 def need(source: Source) -> None:
-    """Raise an error without cgroup v2."""
     if not available(source):
         todo = "boot with systemd.unified_cgroup_hierarchy=1"
         raise TierctlError(NO_CGROUPS, todo, LACKING)
@@ -171,8 +169,7 @@ def pids(source: Source, path: str) -> list[int]:
 
 
 def unknown_pids(source: Source, path: str) -> TierctlError:
-    """The error for processes that a source does not list."""
-    todo = "run as root" if source.live else "capture with --processes N"
+    todo = "run as root" if source.live else "capture as root, with --explain"
     code = DENIED if source.why(path) == REFUSED else LACKING
     return TierctlError(f"the processes are not known ({path}: {source.why(path)})", todo, code)
 
@@ -187,8 +184,8 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern or any(fnmatch.fnmatchcase(one, pattern) for one in words)
 
 
-def chosen(source: Source, patterns: Iterable[str]) -> tuple[list[str], int]:
-    """At most SHOWN groups in the order of patterns, then of paths, and how many are left out.
+def chosen(source: Source, patterns: Iterable[str]) -> list[str]:
+    """At most SHOWN groups in the order of patterns, then of paths.
 
     A pattern is a path below /sys/fs/cgroup in which *, ? and [] stand for parts of one name:
     "machine.slice/*" are the virtual machines.  Only directories on its way are listed.  A choice
@@ -209,7 +206,7 @@ def chosen(source: Source, patterns: Iterable[str]) -> tuple[list[str], int]:
                 f"{path}/{name}" for path in paths for name in inside(path) if _matches(name, piece)
             }
         found |= dict.fromkeys(sorted(paths))
-    return list(found)[:SHOWN], max(0, len(found) - SHOWN)
+    return list(found)[:SHOWN]
 
 
 def labels(paths: Sequence[str]) -> dict[str, str]:
@@ -290,7 +287,6 @@ def limits_above(source: Source, path: str, fast: Iterable[int]) -> list[Limit]:
 
 
 def group(path: str, found: Usage | None, machine: Machine) -> Group:
-    """A group, by tier."""
     one = Group(path, title(path), None, None, None)
     if found is None:
         return one

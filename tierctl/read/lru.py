@@ -9,17 +9,21 @@ into an old generation.  The oldest generation also takes in the pages of those 
 nothing in it is known to be young.
 
 Without reclaim nothing ages, and then the file says little: pages count as cold or hot only where
-the looks prove it, and all others as unknown.
+the looks prove it, and all others as unknown.  Nor does reclaim look at anonymous pages that it can
+neither swap nor demote (get_swappiness() in mm/vmscan.c): their generations then have numbers of
+page cache.  An order to debugfs with swappiness 1, as look() gives it, looks at them in any case.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tierctl.core.parse import real
+from tierctl.core.paths import LOOKED
 from tierctl.core.paths import LRU_GEN as FILE
 from tierctl.core.paths import LRU_GEN_FULL as FULL
 from tierctl.core.reply import Note, note_for
@@ -29,6 +33,9 @@ IDLE_MS = 60_000  # cold: idle for so long at the last look
 FRESH_MS = 10_000  # not hot: not used at a look that is so old at most
 RECENT_MS = 60_000  # hot: in a generation that began so long ago at most
 MOST = 1 << 60  # a larger number is damaged
+WRAP_S = (1 << 32) / 1000  # an age has 32 bits of milliseconds
+NEAR_MS = 1000  # ages of generations that began together differ by less
+CLOSE_S = 2.0  # between a sample's time and its files
 # Classes of use by the age of a generation, in ms
 CLASSES = (("hot", "< 1 s", 1000), ("warm", "< 10 s", 10_000), ("cool", "< 60 s", 60_000))
 COLD, UNCLEAR = "cold", "unclear"
@@ -49,22 +56,20 @@ class Lruvec(NamedTuple):
     ages: list[int]  # ms since a generation began
     anon: list[int]  # base pages
     file: list[int]
+    unaged: int = 0  # base pages whose generation says nothing; in no list
+    number: str = ""  # of the group, for orders
+    youngest: int = 0
 
     def pages(self, at: int) -> int:
-        """All pages of a generation."""
         return self.anon[at] + self.file[at]
 
     def new(self, at: int) -> int:
         """The pages of a generation that were used, or are new, since it began."""
-        return (self.anon[at] if at else 0) + (self.file[at] if at in self._last else 0)
-
-    @property
-    def _last(self) -> range:
-        count = len(self.ages)
-        return range(max(1, count - 2), count)
+        last = at >= max(1, len(self.ages) - 2)
+        return (self.anon[at] if at else 0) + (self.file[at] if last else 0)
 
     def all_pages(self) -> int:
-        """All pages of all generations."""
+        """All pages of all generations, but those without age."""
         return sum(self.anon) + sum(self.file)
 
 
@@ -77,18 +82,10 @@ class Part:
     looked_s: float | None  # the longest time since a look that the bytes go by
 
 
-@dataclass
-class Looks:
-    """The times since the last look of MGLRU at the groups of a tier, in seconds."""
-
-    newest_s: float | None
-    oldest_s: float | None
-
-
 def _quick(text: str) -> list[Lruvec] | None:
     """The text of lru_gen, in a third of the time that LINE takes; None if it has anything else."""
     head, *blocks = text.split("\n node ")
-    group = head.removeprefix("memcg ").lstrip(" ").partition(" ")[2] or "/"
+    number, _, group = head.removeprefix("memcg ").lstrip(" ").partition(" ")
     if not head.startswith("memcg ") or "\n" in head:
         return None
     found: list[Lruvec] = []
@@ -100,9 +97,10 @@ def _quick(text: str) -> list[Lruvec] | None:
             return None
         if len(words) % 4 != 1 or max(words) > MOST:
             return None
-        found.append(Lruvec(group, words[0], words[2::4], words[3::4], words[4::4]))
+        lists = words[2::4], words[3::4], words[4::4]
+        found.append(Lruvec(group or "/", words[0], *lists, 0, number, words[-4:][0]))
         if head:
-            group = head.lstrip(" ").partition(" ")[2] or "/"
+            number, _, group = head.lstrip(" ").partition(" ")
             if "\n" in head:
                 return None
     return found
@@ -127,34 +125,58 @@ def parse(text: str) -> list[Lruvec]:
     return found
 
 
-def youngest(text: str) -> list[tuple[str, str, int, str]]:
-    """Of each group and node of lru_gen: id and path of the group, node, youngest generation."""
-    found = []
-    for block in re.split(r"^memcg +", text, flags=re.MULTILINE)[1:]:
-        head, *nodes = re.split(r"\n node +", block.rstrip())
-        number, _, path = head.partition(" ")
-        for rows in nodes:
-            node, *generations = rows.split("\n")
-            if node.isdecimal() and generations and generations[-1].split():
-                found.append((number, path or "/", int(node), generations[-1].split()[0]))
-    return found
-
-
-def look(source: Source, group: str | None, seconds: float) -> None:
+def look(source: Source, group: str | None, seconds: float) -> str:
     """Let MGLRU look at the memory of all groups, or of one with those below, twice.
 
-    What was used between the two looks is then in the generation that the first one began.
+    What was used between the two looks is then in the generation that the first one began.  The
+    text for LOOKED says which generations the second one began.
     """
+    began = 0.0
     for wait_s in (seconds, 0.0):
-        for number, path, node, generation in youngest(source.read(FILE)):
-            if group is None or f"{path}/".startswith(f"{group}/"):
+        began = source.time()
+        for one in _quick(source.read(FILE)) or []:
+            if one.ages and f"{one.group}/".startswith(f"{group or ''}/"):
                 try:
                     # At anonymous pages, too, however many generations there are
-                    source.write(FILE, f"+ {number} {node} {generation} 1 1\n")
+                    source.write(FILE, f"+ {one.number} {one.node} {one.youngest} 1 1\n")
                 except OSError as error:
                     if error.errno != errno.EINVAL:  # the group has ended
                         raise
         source.wait(wait_s)
+    return f"{began:.3f} {source.time():.3f} {group or ''}"
+
+
+def _ours(source: Source) -> Callable[[Lruvec], bool]:
+    """Whether our last look() began the youngest generation of a group on a node."""
+    first, _, rest = (source.get(LOOKED) or "").partition(" ")
+    last, _, group = rest.partition(" ")
+    begin, end, now = real(first), real(last), source.time()
+    if begin is None or end is None:
+        return lambda one: False
+    low, high = 1000 * (now - end - CLOSE_S), 1000 * (now - begin + CLOSE_S)
+    return lambda one: low <= one.ages[-1] <= high and f"{one.group}/".startswith(f"{group}/")
+
+
+def sound(
+    source: Source, lruvecs: Iterable[Lruvec], blind: Collection[int], uptime_s: float | None
+) -> list[Lruvec]:
+    """The same, with pages as unaged whose generations do not tell when they were used.
+
+    ``blind``: nodes at whose anonymous pages reclaim does not look.  The ages of a group at which
+    nothing has looked begin again after WRAP_S, all at once.
+    """
+    ours = _ours(source) if blind else None
+    wraps = uptime_s is None or uptime_s >= WRAP_S
+    found = []
+    for one in lruvecs:
+        none = [0] * len(one.ages)
+        if wraps and one.ages and one.ages[0] - one.ages[-1] < NEAR_MS:
+            found.append(one._replace(anon=none, file=none, unaged=one.all_pages()))
+        elif ours and one.node in blind and one.ages and not ours(one):
+            found.append(one._replace(anon=none, unaged=sum(one.anon)))
+        else:
+            found.append(one)
+    return found
 
 
 def read(source: Source) -> tuple[list[Lruvec] | None, Note]:
@@ -191,6 +213,7 @@ def _sum(
         mine = sums.get(one.node)
         if mine is not None and one.ages:
             mine.listed = True
+            mine.unknown += one.unaged
             if one.all_pages():  # a new group without pages proves nothing of others
                 add(mine, one)
     return {node: one.part(page) for node, one in sums.items()}
@@ -201,7 +224,7 @@ def _idle(mine: _Sum, one: Lruvec) -> None:
     long = len(one.ages) - 1  # the last generation that began long enough before the last look
     while long >= 0 and one.ages[long] - looked < IDLE_MS:
         long -= 1
-    if long < 0:
+    if long < 0 or one.unaged:  # page cache is never known to be idle
         mine.unknown += one.all_pages()
         return
     mine.proven = True
@@ -257,7 +280,10 @@ def by_use(lruvecs: Iterable[Lruvec], wanted: set[int], page: int) -> dict[str, 
     found[COLD] = nothing
     unclear = 0
     for one in lruvecs:
-        if one.node not in wanted or not one.ages:
+        if one.node not in wanted:
+            continue
+        unclear += one.unaged * page
+        if not one.all_pages():
             continue
         count, looked = len(one.ages), one.ages[-1]
         for at, age in enumerate(one.ages):
@@ -266,7 +292,7 @@ def by_use(lruvecs: Iterable[Lruvec], wanted: set[int], page: int) -> dict[str, 
             known = 0
             if at and name is not None:
                 known = one.new(at)
-            elif later - looked >= IDLE_MS:
+            elif later - looked >= IDLE_MS and not one.unaged:
                 name, known = COLD, one.anon[at]
             else:
                 name = None
@@ -277,11 +303,7 @@ def by_use(lruvecs: Iterable[Lruvec], wanted: set[int], page: int) -> dict[str, 
     return found
 
 
-def looks(lruvecs: Iterable[Lruvec], wanted: set[int]) -> Looks:
-    """How long ago MGLRU has looked."""
-    ages = [
-        one.ages[-1] / 1000
-        for one in lruvecs
-        if one.node in wanted and one.ages and one.all_pages()
-    ]
-    return Looks(min(ages, default=None), max(ages, default=None))
+def looked_s(lruvecs: Iterable[Lruvec], wanted: Collection[int]) -> float | None:
+    """How long ago MGLRU looked at each group at the latest."""
+    ages = [one.ages[-1] for one in lruvecs if one.node in wanted and one.all_pages()]
+    return max(ages) / 1000 if ages else None

@@ -53,16 +53,13 @@ class Mechanisms:
     sources: dict[str, Note] = field(default_factory=dict, repr=False)
 
     def part(self, name: str) -> Part | None:
-        """A part by name."""
         return next((one for one in self.parts if one.name == name), None)
 
     def works(self, name: str) -> bool:
-        """A part is there and on."""
         found = self.part(name)
         return found is not None and found.state == "on"
 
     def hints_promote(self) -> bool:
-        """NUMA balancing promotes."""
         return bool(self.numa_balancing is not None and self.numa_balancing & TIERING)
 
     def balances(self) -> bool:
@@ -110,7 +107,6 @@ class Mechanisms:
 
 
 def flag(text: str | None) -> bool | None:
-    """A switch: 1, 0, true, false, Y, N."""
     return {"1": True, "0": False, "true": True, "false": False, "Y": True, "N": False}.get(
         text or ""
     )
@@ -155,7 +151,6 @@ def schemes(source: Source) -> list[Scheme] | None:
 
 
 def read(source: Source) -> Mechanisms:
-    """All mechanisms."""
     names = source.listing(TIER)
     why = source.why(TIER)
     below = source.dirs(TIER) if names is not None else []

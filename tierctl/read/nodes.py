@@ -15,11 +15,9 @@ from tierctl.core.source import Source
 MOST = 1024  # nodes, as in the kernel
 RESERVE = 256  # the part promote leaves one page in so many free (mm/tier/kmmscand/period.c)
 BATCH = 512  # base pages; less room than this takes no batch
-MARKS = ("min", "low", "high", "promo")
-MARK = re.compile(
-    r"^ +(?:pages )?(free|min|low|high|promo|spanned|managed) +(\d{1,18})$", re.MULTILINE
-)
-KEPT = re.compile(r"protection: \((\d+(?:, \d+)*)\)")
+SWAP = 64  # free base pages of swap, at least, with which reclaim swaps (MIN_LRU_BATCH)
+MARK = re.compile(r"^ +(?:pages )?(free|high|spanned|managed) +(\d{1,18})$", re.MULTILINE)
+KEPT = re.compile(r"protection: \((\d{1,18}(?:, \d{1,18})*)\)")
 START = re.compile(r"^  start_pfn: +(\d{1,18})$", re.MULTILINE)
 ZONE = re.compile(r"(\d{1,9}), zone +(\S+)")
 
@@ -44,7 +42,7 @@ class Zone:
     managed: int
     spanned: int
     start: int
-    marks: dict[str, int]
+    high: int | None  # watermark
     kept: int = 0  # for allocations that can use no higher zone
 
 
@@ -59,7 +57,6 @@ class Node:
     total: int | None
     free: int | None
     used: int | None
-    watermarks: dict[str, int | None]
     movable: int | None  # bytes in the zone Movable
     access: Access | None
     distance: int | None = None
@@ -78,6 +75,7 @@ class Machine:
     tiers: dict[int, list[int]] | None  # nodes by number of the tier
     top: int | None  # the slowest tier that is fast
     page: int
+    swap_free: int | None = None  # bytes
     zones: list[Zone] = field(default_factory=list, repr=False)
     sources: dict[str, Note] = field(default_factory=dict, repr=False)
 
@@ -87,11 +85,9 @@ class Machine:
         return self.tiers is not None and self.top is not None
 
     def of_tier(self, tier: str) -> list[Node]:
-        """The nodes of the fast or the slow tiers."""
         return [one for one in self.nodes if one.tier == tier]
 
     def find(self, node: int) -> Node | None:
-        """A node by number."""
         return next((one for one in self.nodes if one.node == node), None)
 
 
@@ -117,7 +113,7 @@ def zones(text: str | None) -> list[Zone]:
                 managed=values["managed"],
                 spanned=values.get("spanned", 0),
                 start=int(start[1]),
-                marks={name: values[name] for name in MARKS if name in values},
+                high=values.get("high"),
                 kept=max(map(int, kept[1].split(", "))) if kept else 0,
             )
         )
@@ -169,15 +165,6 @@ def _access(source: Source, node: int) -> Access | None:
     return Access(read, *(one for one in others if one is not None))
 
 
-def _watermarks(node: int, found: list[Zone], page: int) -> dict[str, int | None]:
-    own = [zone for zone in found if zone.node == node]
-    marks: dict[str, int | None] = {}
-    for name in MARKS:
-        known = [zone.marks[name] for zone in own if name in zone.marks]
-        marks[name] = sum(known) * page if known and len(known) == len(own) else None
-    return marks
-
-
 def _tier_of(
     node: int, found: dict[int, list[int]] | None, top: int | None
 ) -> tuple[str | None, int | None]:
@@ -203,7 +190,6 @@ def _node(source: Source, node: int, machine: Machine, with_cpu: list[int] | Non
         total=total,
         free=free,
         used=None if total is None or free is None else total - free,
-        watermarks=_watermarks(node, machine.zones, machine.page),
         movable=movable if known else None,
         access=_access(source, node),
     )
@@ -214,11 +200,11 @@ def read(source: Source) -> Machine:
     with_memory = ranges(source.get(f"{NODES}/has_memory"))
     with_cpu = ranges(source.get(f"{NODES}/has_cpu"))
     found = zones(source.get(ZONEINFO))
-    total = labelled_kib(source.get("/proc/meminfo")).get("MemTotal")
-    page = page_size(total, sum(zone.managed for zone in found))
+    info = labelled_kib(source.get("/proc/meminfo"))
+    page = page_size(info.get("MemTotal"), sum(zone.managed for zone in found))
     known = tiers(source)
     top = top_tier(known, with_cpu) if known is not None and with_cpu is not None else None
-    machine = Machine([], known, top, page, found)
+    machine = Machine([], known, top, page, info.get("SwapFree"), found)
     machine.sources["nodes"] = note_for(source, f"{NODES}/has_memory", "this kernel has no NUMA")
     machine.sources["tiers"] = note_for(
         source, TIERS, "kernels before 6.1, and kernels without NUMA, have no memory tiers"
@@ -235,15 +221,29 @@ def read(source: Source) -> Machine:
     return machine
 
 
+def blind(source: Source, machine: Machine, demotes: bool | None) -> set[int]:
+    """Nodes whose anonymous pages reclaim can neither swap nor demote, and does not look at.
+
+    What a bundle does not tell of swap is taken for good.
+    """
+    if number(source.get("/proc/sys/vm/swappiness")) == 0:
+        return {one.node for one in machine.nodes}
+    if machine.swap_free is None or machine.swap_free >= SWAP * machine.page:
+        return set()
+    last = max(machine.tiers or [], default=None) if demotes else None
+    return {one.node for one in machine.nodes if last is None or one.tier_number in (None, last)}
+
+
 def room(machine: Machine, node: int, reserve: bool, later: Sequence[Zone] = ()) -> int | None:
     """Bytes that a fast node takes above its high watermark (period_room()); None if unknown.
 
     ``later``: the zones at another time.
     """
     zones = [one for one in later or machine.zones if one.node == node]
-    if not zones or any("high" not in one.marks for one in zones):
+    highs = [one.high for one in zones if one.high is not None]
+    if not zones or len(highs) < len(zones):
         return None
-    free = sum(max(0, one.free - one.marks["high"] - one.kept) for one in zones)
+    free = sum(max(0, one.free - high - one.kept) for one, high in zip(zones, highs, strict=True))
     if reserve:
         free -= min(free, sum(one.managed for one in zones) // RESERVE)
     return (free if free >= BATCH else 0) * machine.page

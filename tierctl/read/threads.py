@@ -21,7 +21,7 @@ CHILDREN = "/proc/2/task/2/children"  # CONFIG_PROC_CHILDREN
 TICKS = 100  # USER_HZ
 KINDS = {"kmmscand": "scan", "kpromoted": "promote", "kswapd": "kswapd", "kdamond": "damon"}
 OURS = re.compile(r"^(kmmscand|kpromoted|kswapd|kdamond\.)\d+(:\d+)?$")
-OF_CPU = re.compile(r"^(?:cpuhp|migration|ksoftirqd|idle_inject)/(\d+)$")
+OF_CPU = re.compile(r"^(?:cpuhp|migration|ksoftirqd|idle_inject)/(\d{1,9})$")
 THREADS_OF_CPU = 3  # cpuhp, migration, ksoftirqd
 FIRST = 192  # so many threads at most come before those of CPU 1: RCU has one for 16 CPUs
 NEAR = 24  # so many threads at most are between two that OF_CPU matches
@@ -99,7 +99,6 @@ def ticks(source: Source, threads: dict[int, str]) -> dict[int, int]:
 
 
 def kind(name: str) -> str:
-    """The kind of a thread: scan, promote, kswapd, damon."""
     return next(word for prefix, word in KINDS.items() if name.startswith(prefix))
 
 
@@ -122,7 +121,6 @@ def between(
 
 
 def note(source: Source, threads: dict[int, str] | None) -> Note:
-    """Where the threads were found, or why not."""
     if threads:
         return Note("/proc/PID/stat")
     if source.why(CHILDREN):
