@@ -29,13 +29,13 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden/tierctl"
 KIB = 60  # of a bundle, at most
 # What was captured with --explain
 MACHINES = {
-    "two-tier": ("113", "redis.service", "node 1"),
+    "two-tier": ("248", "redis.service", "node 1"),
     "no-hmat": ("71", "redis.service", "node 1"),
-    "late-memory": ("187", "redis.service", "node 1"),
-    "two-sockets": ("126", "batch.service", "nginx.service", "node 2"),
-    "virtual-machine": ("73", r"machine-qemu\x2d1\x2dvm01.scope", "node 1"),
-    "numa-balancing": ("96", "redis.service", "node 1"),
-    "damon": ("81", "redis.service", "node 1"),
+    "late-memory": ("186", "redis.service", "node 1"),
+    "two-sockets": ("122", "batch.service", "nginx.service", "node 2"),
+    "virtual-machine": ("74", r"machine-qemu\x2d1\x2dvm01.scope", "node 1"),
+    "numa-balancing": ("97", "redis.service", "node 1"),
+    "damon": ("80", "redis.service", "node 1"),
 }
 COMMANDS = ("status", "top", "heat", "doctor", "why node 1")
 # Words that would name the machine on which the guests ran
