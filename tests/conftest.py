@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Generator
@@ -29,6 +30,9 @@ LONGEST_FIRST = (
 )
 TESTS = Path(__file__).resolve().parent
 LONG = TESTS / "long"
+
+# A background job of a shell ignores Ctrl-C, and so do programs that its tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads its marks in this hook, too

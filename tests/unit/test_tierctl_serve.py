@@ -235,10 +235,13 @@ def test_port_ends_by_ctrl_c_and_takes_little_memory(tmp_path: Path) -> None:
     port = free_port()
     words = [sys.executable, "-m", "tierctl", "--root", str(tmp_path), "export", "--listen"]
     with subprocess.Popen([*words, str(port)], cwd=PROJECT, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None and b"Ctrl-C ends" in process.stderr.readline()
-        assert "tier_node_bytes{" in get(port)[1]
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(10) == 0
+        try:
+            assert process.stderr is not None and b"Ctrl-C ends" in process.stderr.readline()
+            assert "tier_node_bytes{" in get(port)[1]
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            os.kill(process.pid, signal.SIGINT)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
     resident = int(status.partition("VmRSS:")[2].split()[0]) >> 10
     assert resident < 40  # MiB; the library takes about 12 of them
