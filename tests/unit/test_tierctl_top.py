@@ -73,6 +73,18 @@ def test_hot_of_a_group_has_the_groups_below(tmp_path: Path) -> None:
     assert reply.sources["hot_on_slow"].estimate
 
 
+@pytest.mark.parametrize(("old", "shown"), [(9, ">16.0K"), (3, "~16.0K")])
+def test_hot_of_a_group_is_at_least_what_is_known(tmp_path: Path, old: int, shown: str) -> None:
+    tree = build(tmp_path, OURS)
+    text = f"memcg 7 {GUEST}\n node 2\n 1 50000 {old} 0 \n 2 1000 4 0 \n"
+    tree.put("sys/kernel/debug/lru_gen", text)
+    reply = top.by_group(Stepping(tree), None, 9, 1.0)
+    (one,) = (one for one in reply.data.groups if one.path == GUEST)
+    assert (one.hot_on_slow, one.hot_unknown) == (4 * 4096, old * 4096)
+    lines = top.draw(reply, Style())
+    assert any(one.name in line and shown in line for line in lines)
+
+
 def test_groups_that_fill_fast_nodes_with_cold_memory_are_named(tmp_path: Path) -> None:
     tree, text = build(tmp_path, OURS), ""
     for at, cold in enumerate((7, 0, 3, 9, 1)):

@@ -25,7 +25,7 @@ PROCESSES = 10
 BAR = 20
 NAME = 20
 NAMED = 3  # groups with the most cold memory
-STALE = "when most memory of a group was used last is not known"
+STALE = "of most memory of a group (? or >) the last use is not known"
 
 
 @dataclass
@@ -89,13 +89,14 @@ def _ages(now: Snapshot, found: Sequence[Group]) -> dict[str, Note]:
             path = path.rpartition("/")[0]
     for group in found:
         hot = lru.total(lru.used(own[group.path], now.slow, now.machine.page).values())
-        group.hot_on_slow = hot.bytes if (hot.bytes or 0) >= hot.unknown_bytes else None
+        group.hot_on_slow = hot.bytes or (None if hot.unknown_bytes else hot.bytes)
+        group.hot_unknown = hot.unknown_bytes
         cold = lru.idle(own[group.path], now.fast, now.machine.page).values()
         group.cold_on_fast = lru.total(cold).bytes
     notes["hot_on_slow"] = Note(note.origin, estimate=True)
     if not now.slow:
         notes["hot_on_slow"] = Note(None, NO_SLOW)
-    elif None in [one.hot_on_slow for one in found]:
+    elif any(one.hot_on_slow is None or one.hot_unknown > one.hot_on_slow for one in found):
         why = now.unseen(now.slow, STALE)
         notes["hot_on_slow"] = Note(note.origin, why, LOOK, estimate=True)
     return notes
@@ -185,13 +186,15 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
     note = reply.sources["hot_on_slow"]
     for one in data.groups:
         hot = "-" if note.state == NO_SLOW else text.size(one.hot_on_slow)
+        if note.estimate and one.hot_on_slow is not None:
+            hot = f"{'>' if one.hot_unknown > one.hot_on_slow else '~'}{hot}"
         rows.append(
             [
                 text.clip(one.name, NAME),
                 text.size(one.total),
                 text.share(one.fast, one.total) if one.total else "-",
                 bar(one.fast, one.total),
-                f"~{hot}" if note.estimate and one.hot_on_slow is not None else hot,
+                hot,
                 text.size(one.up_bytes_per_s),
                 {None: text.UNKNOWN, False: "-"}.get(one.limited) or text.size(one.limit),
             ]

@@ -57,7 +57,8 @@ class Group:
     total: int | None
     fast: int | None
     slow: int | None
-    hot_on_slow: int | None = None
+    hot_on_slow: int | None = None  # at least, if more than that is unknown
+    hot_unknown: int = 0  # bytes on slow nodes that may be hot
     cold_on_fast: int | None = None
     up_bytes_per_s: float | None = None
     down_bytes_per_s: float | None = None
