@@ -20,7 +20,7 @@ from tierctl.read import groups
 
 TODO = "tierctl explain PID, tierctl explain GROUP, or tierctl explain node N"
 MARK = 12  # characters for the number of what there is to do, or for a verdict
-MOST_S = 10  # workers visit a process of usual size meanwhile
+MOST_S = 10  # the longest wait for a visit, in seconds
 NOTES = ("tiers", "visits", "cold")
 
 

@@ -19,7 +19,7 @@ from tierctl.watch.viewer import Viewer
 if TYPE_CHECKING:
     import curses
 
-TODO = "use: tierctl status"
+INSTEAD = "use: tierctl status"
 TEXTS = ("?", "e", "h")
 REDRAW = ("^L", "KEY_RESIZE")  # a size that comes back has lost the text in between
 
@@ -27,12 +27,12 @@ REDRAW = ("^L", "KEY_RESIZE")  # a size that comes back has lost the text in bet
 def check() -> None:
     """An error unless there is a terminal that can place its cursor."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise TierctlError("watch needs a terminal", TODO, USAGE)
+        raise TierctlError("watch needs a terminal", INSTEAD, USAGE)
     try:
         import curses  # noqa: PLC0415 - Python may lack it
     except ImportError:
         what = "this Python has no curses"
-        raise TierctlError(what, f"install python3; or {TODO}", LACKING) from None
+        raise TierctlError(what, f"install python3; or {INSTEAD}", LACKING) from None
     name = os.environ.get("TERM", "")
     try:
         curses.setupterm(name or "unknown", sys.stdout.fileno())
@@ -41,7 +41,7 @@ def check() -> None:
         able = False
     if not able:
         what = f"the terminal {name or '(TERM is not set)'} cannot show a screen"
-        raise TierctlError(what, TODO, USAGE)
+        raise TierctlError(what, INSTEAD, USAGE)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
