@@ -402,15 +402,6 @@ TEST_F(memory, referenced)
 	close(fds[1]);
 }
 
-static void run_on(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
-}
-
 struct writer {
 	pthread_t thread;
 	char *p;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,6 +41,16 @@ static void __attribute__((constructor)) begin_parts(void)
 static inline int batch(bool on)
 {
 	return tier_part_turn("batch", on);
+}
+
+/* The calling thread runs on one CPU from now on.  Returns 0, or -1 where the CPU is not there. */
+static inline int run_on(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
 }
 
 static inline int write_file(const char *path, const char *value)

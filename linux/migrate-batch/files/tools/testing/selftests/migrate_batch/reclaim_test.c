@@ -125,10 +125,18 @@ FIXTURE_TEARDOWN(swapout)
 	batch(false);
 }
 
-/* Keeps the address space in use on another CPU. */
-static void *spin(void *stop)
+struct spinner {
+	pthread_t thread;
+	bool runs, stop;
+};
+
+/* Keeps the address space in use on another CPU, which each flush then has to reach. */
+static void *spin(void *arg)
 {
-	while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED))
+	struct spinner *spinner = arg;
+
+	__atomic_store_n(&spinner->runs, !run_on(1), __ATOMIC_RELAXED);
+	while (!__atomic_load_n(&spinner->stop, __ATOMIC_RELAXED))
 		;
 	return NULL;
 }
@@ -136,10 +144,13 @@ static void *spin(void *stop)
 TEST_F(swapout, flushes)
 {
 	long out, flushes, swapout = 0, pages = 0;
-	pthread_t spinner;
-	bool stop = false;
+	struct spinner spinner = {};
 
-	ASSERT_EQ(0, pthread_create(&spinner, NULL, spin, &stop));
+	ASSERT_EQ(0, run_on(0));
+	ASSERT_EQ(0, pthread_create(&spinner.thread, NULL, spin, &spinner));
+	for (int i = 0; i < 5000 && !__atomic_load_n(&spinner.runs, __ATOMIC_RELAXED); i++)
+		usleep(1000);
+	ASSERT_TRUE(spinner.runs);
 	for (int i = 0; i < 2; i++) {
 		fill(self->p, 1, i);
 		out = counter("pswpout");
@@ -149,8 +160,8 @@ TEST_F(swapout, flushes)
 		swapout += counter("tier_flush_swapout") - flushes;
 		EXPECT_EQ(0, wrong(self->p, 1, i));
 	}
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	pthread_join(spinner, NULL);
+	__atomic_store_n(&spinner.stop, true, __ATOMIC_RELAXED);
+	pthread_join(spinner.thread, NULL);
 	ksft_print_msg("%ld pages swapped out, %ld flushes\n", pages, swapout);
 	ASSERT_LT(1000, pages);
 	EXPECT_LE(variant->least, swapout * 1000 / pages);
