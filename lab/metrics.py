@@ -84,6 +84,7 @@ ROWS = (
     Row("hit_ratio", "fast-tier hit ratio, whole run", "ratio"),
     Row("access_ns", "modelled memory access time at the end (HMAT)", "ns"),
     Row("accesses_per_op", "memory accesses counted per operation", "per_op"),
+    Row("slow_per_op", "  of them to the slow tier, at the end", "per_op"),
     Row("memory_time", "modelled time per access, whole run, of that without tiering", "ratio"),
     Row("memory_kernel_time", "  with the kernel instructions on app CPUs", "ratio"),
     Row("t90_s", "time to 90 % of the ratio at the end", "seconds"),
@@ -366,6 +367,7 @@ def _access_figures(
     ops = run["agent"]["workload"].get("ops")
     if ops:
         figures["accesses_per_op"] = figures["accesses"] / ops
+        figures["slow_per_op"] = _slow_per_op(points, progress, end - figures["tail_s"], end)
     latency = {bool(node["cpus"]): node["latency_ns"] for node in machine["nodes"]}
     if len(points[-1]) > WAITED:
         figures.update(_socket_figures(run, figures["tail_s"], tail_s))
@@ -384,6 +386,25 @@ def _access_figures(
         figures["t90_s"] = t90
         figures["t90_ops"] = ops_at(progress, t90)
     return figures
+
+
+def _slow_per_op(
+    points: list[list[float]], progress: list[dict[str, float]], start: float, end: float
+) -> float | None:
+    """Accesses to the slow tier per operation between two times.
+
+    Lines of the stack and of other memory that is always hot evict one another from the model
+    cache in one layout of the address space, and not in another: the hit ratio counts their
+    misses, and differs for it between equal runs of Redis.  This figure does not count them.
+    """
+    told = progress[-1]["t"] if progress else 0.0
+    inside = [point for point in points if start <= point[TIME] <= min(end, told)]
+    if len(inside) < 2:
+        return None
+    before, after = (ops_at(progress, inside[at][TIME]) for at in (0, -1))
+    if before is None or after is None or after <= before:
+        return None
+    return (inside[-1][SLOW] - inside[0][SLOW]) / (after - before)
 
 
 def _part(points: list[list[float]], part: int, *whole: int) -> list[list[float]]:

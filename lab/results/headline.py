@@ -48,7 +48,7 @@ class Part:
 
 
 ROWS = (
-    Row("Redis: accesses to fast memory at the end", "redis", "hit_ratio_end", "{:.1%}"),
+    Row("Redis: accesses to slow memory per operation at the end", "redis", "slow_per_op", "{:.1f}"),
     Row("Memcached: accesses to fast memory at the end", "memcached", "hit_ratio_end", "{:.1%}"),
     Row(
         "192 MiB, hot and cold: accesses to fast memory at the end",
@@ -169,10 +169,10 @@ PARTS = (
                 "{:.1%}",
             ),
             _tiering(
-                "Redis: accesses served by fast memory at the end",
+                "Redis: accesses to slow memory per operation at the end",
                 "redis",
-                "hit_ratio_end",
-                "{:.1%}",
+                "slow_per_op",
+                "{:.1f}",
             ),
             _tiering(
                 "equally hot pages, twice as many as fit: accesses served by fast memory",

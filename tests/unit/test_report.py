@@ -495,6 +495,24 @@ def missing(run: dict[str, Any], times: float) -> dict[str, Any]:
     return run
 
 
+def test_slow_accesses_per_operation_with_more_fast_misses_stay() -> None:
+    run = contender("ours", "tiershift", 1, 9, 30.0)
+    usual = result(run)["metrics"]["figures"]["ours"]
+    # From second 30 on 20 a second
+    assert usual["slow_per_op"] == pytest.approx(20 * 60 / OPS, rel=1e-3)
+    run["access"] = [[t, fast + 100 * t, slow] for t, fast, slow in run["access"]]
+    more = result(run)["metrics"]["figures"]["ours"]
+    assert more["hit_ratio_end"] == pytest.approx(0.9) and usual["hit_ratio_end"] == 0.8
+    assert more["slow_per_op"] == usual["slow_per_op"]
+
+
+@pytest.mark.parametrize("told", [0, 30])
+def test_slow_accesses_per_operation_without_progress_are_unknown(told: int) -> None:
+    run = contender("ours", "tiershift", 1, 9, 30.0)
+    run["agent"]["measured"]["progress"] = run["agent"]["measured"]["progress"][:told]
+    assert result(run)["metrics"]["figures"]["ours"]["slow_per_op"] is None
+
+
 def test_chance_misses_of_the_model_cache_change_no_modelled_time() -> None:
     none, ours = (
         contender("none", "none", 10_000_000, 0, None),
