@@ -135,6 +135,81 @@ def test_group_without_a_limit_overrides_one_of_the_administrator(kernel: Kernel
     assert not kernel.place(DROP_IN).exists()
 
 
+def end(kernel: Kernel, limit: str = BACKUP) -> None:
+    """The group of a limit ends."""
+    kernel.place(limit).unlink()
+    kernel.place(limit).parent.rmdir()
+
+
+@pytest.mark.parametrize("name", ["backup.service", "system.slice/backup.service"])
+def test_limit_of_a_group_that_has_ended_is_forgotten_alone(
+    kernel: Kernel, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    other = BACKUP.replace("backup", "other")
+    kernel.put(other, "max")
+    run(kernel, "set", "scan.period_ms", "900")
+    run(kernel, "group", "set", "other.service", "max=4G")
+    kept = kernel.read(KEPT)
+    run(kernel, "group", "set", name, "max=8G")
+    end(kernel)
+    end(kernel, other)
+    writes = list(kernel.writes)
+    capsys.readouterr()
+    assert run(kernel, "group", "set", name, "max=max") == WELL
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    out = " ".join(out.split())
+    assert out.startswith(f"groups.{name}.max is forgotten; no group of this name has a limit now.")
+    assert f"{DROP_IN} is removed" in out
+    assert kernel.read(KEPT) == kept and DROP_IN not in files(kernel)
+    assert DROP_IN.replace("backup", "other") in files(kernel)
+    assert kernel.writes == writes
+
+
+def test_limit_that_nothing_keeps_of_a_group_that_has_ended_is_refused(kernel: Kernel) -> None:
+    run(kernel, "group", "set", "backup.service", "max=8G")
+    end(kernel)
+    before = files(kernel), kernel.read(KEPT)
+    for name, limit in (("backup.service", "4G"), ("bakup.service", "max")):
+        with pytest.raises(TierctlError, match=f"there is no group {name} now") as error:
+            run(kernel, "group", "set", name, f"max={limit}")
+        assert error.value.code == USAGE
+    kernel.put("/sys/fs/cgroup/a.slice/backup.service/memory.tier.max", "max")
+    kernel.put("/sys/fs/cgroup/b.slice/backup.service/memory.tier.max", "max")
+    with pytest.raises(TierctlError, match=r"give a path: a\.slice/backup\.service, b\.slice"):
+        run(kernel, "group", "set", "backup.service", "max=max")
+    assert (files(kernel), kernel.read(KEPT)) == before
+
+
+def test_group_that_has_ended_without_a_limit_overrides_one_of_the_administrator(
+    kernel: Kernel,
+) -> None:
+    kernel.put(MAIN, 'groups = { "backup.service" = { max = "8G" } }')
+    run(kernel, "group", "set", "backup.service", "max=4G")
+    end(kernel)
+    assert run(kernel, "group", "set", "backup.service", "max=max") == WELL
+    assert not kernel.place(DROP_IN).exists()
+    kernel.put(BACKUP, "max")
+    assert run(kernel, "profile", "apply") == WELL
+    assert kernel.read(BACKUP) == "max"
+
+
+def test_group_of_a_unit_with_the_name_of_a_controller_has_the_drop_in_of_the_unit(
+    kernel: Kernel,
+) -> None:
+    file = "/sys/fs/cgroup/system.slice/_memory.service/memory.tier.max"
+    drop_in = "/etc/systemd/system/memory.service.d/50-tierctl.conf"
+    kernel.put(file, "max")
+    assert run(kernel, "group", "set", "memory.service", "max=8G") == WELL
+    assert kernel.read(file) == str(8 << 30)
+    kernel.put(file, "max")
+    started(kernel, drop_in)
+    assert kernel.read(file) == str(8 << 30)
+    end(kernel, file)
+    assert run(kernel, "group", "set", "memory.service", "max=max") == WELL
+    assert not {KEPT, drop_in} & files(kernel)
+
+
 def test_group_of_libvirt_has_no_drop_in_and_says_what_to_type(
     kernel: Kernel, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,8 +19,9 @@ from tierctl_kernel import (
 
 from tierctl.change import limits
 from tierctl.change import settings as keys
+from tierctl.change.current import MAIN
 from tierctl.core.errors import DENIED, FINDING, LACKING, USAGE, WELL, TierctlError
-from tierctl.core.paths import CONF, KEPT, ONLINE, TIER
+from tierctl.core.paths import BEFORE, CONF, KEPT, ONLINE, TIER
 from tierctl.core.source import Recorder
 
 
@@ -176,6 +177,32 @@ def test_kept_file_that_is_damaged_is_named_and_revert_removes_it(kernel: Kernel
     assert run(kernel, "profile", "revert") == WELL
     assert kernel.values() == AFTER_BOOT
     assert files(kernel) == set()
+
+
+@pytest.mark.parametrize("table", ["[record]\nkeep_days = 3", "[export]\ngroups = ['*.slice']"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("set", "scan.period_ms", "800"),
+        ("group", "set", "backup.service", "max=8G"),
+        ("profile", "apply", "latency"),
+    ],
+)
+def test_kept_file_with_a_table_of_the_administrator_is_not_overwritten(
+    kernel: Kernel, words: tuple[str, ...], table: str
+) -> None:
+    run(kernel, "set", "scan.period_ms", "900")
+    kept, name = kernel.read(KEPT), table[1:7]
+    kernel.put(KEPT, f"{kept}\n{table}")
+    before, values = kernel.read(KEPT), kernel.values()
+    with pytest.raises(TierctlError, match=rf"{KEPT} has {name}.*; move {name} to {MAIN}") as error:
+        run(kernel, *words)
+    assert error.value.code == FINDING
+    assert (kernel.read(KEPT), kernel.values(), files(kernel)) == (before, values, {KEPT, BEFORE})
+    kernel.put(MAIN, table)
+    kernel.put(KEPT, kept)
+    assert run(kernel, *words) == WELL
+    assert kernel.read(MAIN) == table and kernel.read(KEPT) != kept
 
 
 def test_set_on_a_bundle_is_refused(kernel: Kernel) -> None:

@@ -91,7 +91,7 @@ def required(source: Source, name: str) -> Setting:
 def drop_in(file: str) -> str:
     """The drop-in of the service that a limit is of, or "" if its group is no service."""
     match = SERVICE.fullmatch(file)
-    return f"{UNITS_DIRECTORY}/{match[1]}.d/{DROP_IN}" if match else ""
+    return f"{UNITS_DIRECTORY}/{match[1].removeprefix('_')}.d/{DROP_IN}" if match else ""
 
 
 def at_start(file: str, limit: str) -> str:

@@ -35,13 +35,14 @@ def _limit(args: argparse.Namespace, source: Source) -> Want:
         todo = "write max=SIZE, for example max=64G"
         raise TierctlError("a group has one setting, max", todo, USAGE)
     limit = limits.size(value)
-    return Want(limits.required(source, name), limit, TYPED)
+    ended = kept.ended(source, name) if limit == NO_LIMIT else None
+    return Want(ended or limits.required(source, name), limit, TYPED)
 
 
 def _row(source: Source, want: Want, record: journal.Record) -> Row:
-    """The row of a setting whose file must be there."""
+    """The row of a setting whose file must be there, but for a limit that is to be forgotten."""
     row = planning.plan(source, [want], record)[0]
-    if row.status == planning.ABSENT:
+    if row.status == planning.ABSENT and want.wanted != NO_LIMIT:
         why = row.reason or lacks(source, want.setting)
         what = f"{want.setting.key} cannot be set: {why}"
         raise TierctlError(what, "tierctl doctor says what this kernel has", LACKING)
@@ -65,7 +66,9 @@ def command(args: argparse.Namespace, source: Source) -> int:
 def _lines(row: Row, want: Want, files: kept.Files) -> list[str]:
     was = "as it was" if row.status == planning.SAME else f"was {rows.shown(row, row.now)}"
     lines = [f"{row.key} is {rows.shown(row, row.then)} ({was})"]
-    if row.kind is Kind.LIMIT and want.wanted == NO_LIMIT:
+    if row.status == planning.ABSENT:
+        lines = text.wrap(f"{row.key} is forgotten; no group of this name has a limit now.")
+    elif row.kind is Kind.LIMIT and want.wanted == NO_LIMIT:
         lines.append("The group has no limit any more.")
     else:
         lines += text.wrap(f"Kept in {KEPT}: `tierctl profile apply` writes it again at boot.")
