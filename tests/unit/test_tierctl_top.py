@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tierctl_trees import DAMON, OLD, OURS, PLAIN, STOCK, Spec, Stepping, build, numa_stat
 
-from tierctl.commands import top
+from tierctl.commands import explain, top
 from tierctl.core.errors import LACKING, USAGE, TierctlError
 from tierctl.core.reply import NO_SLOW
 from tierctl.core.text import Style
@@ -140,6 +140,8 @@ def test_names_of_guests_and_escapes_are_plain() -> None:
     assert groups.title(guest) == "machine vm-db01"
     assert groups.title("/system.slice/a\\x2db.service") == "a-b.service"
     assert groups.title("/x\\x1b[31m") == "x?[31m"
+    assert groups.title("/system.slice/_memory.service") == "memory.service"
+    assert groups.title("/system.slice/a_b.service") == "a_b.service"
 
 
 def test_group_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -228,6 +230,23 @@ def test_name_is_of_a_unit_and_not_of_what_a_service_makes(tmp_path: Path) -> No
     path = "/system.slice/service0000.service/db.service"
     assert groups.named(found, path) == path == groups.named(found, f"/sys/fs/cgroup{path}")
     assert groups.named(found, "/system.slice") == "/system.slice"
+
+
+def test_name_of_a_unit_finds_the_group_that_systemd_names_otherwise(tmp_path: Path) -> None:
+    """systemd puts _ before a name that begins with a controller's and a dot (cg_escape())."""
+    tree, place = build(tmp_path, OURS), "sys/fs/cgroup/system.slice"
+    for name in ("_memory.service", "a_io.service", "memory.service.d"):
+        tree.put(f"{place}/{name}/memory.numa_stat", f"anon N0={4 << 30} N2={4 << 30}")
+    found = Stepping(tree)
+    for name in ("memory.service", "_memory.service", "system.slice/_memory.service"):
+        assert groups.named(found, name) == "/system.slice/_memory.service"
+    with pytest.raises(TierctlError, match=r"there is no group io\.service now"):
+        groups.named(found, "io.service")
+    assert explain.answer(found, ["memory.service"], seconds=0).data.name == "memory.service"
+    names = {one.name for one in top.by_group(found, None, 9, 1.0).data.groups}
+    assert {"memory.service", "a_io.service"} <= names and "_memory.service" not in names
+    tree.put(f"{place}/memory.service/memory.numa_stat", "anon N0=1")  # not of systemd
+    assert groups.named(Stepping(tree), "memory.service") == "/system.slice/memory.service"
 
 
 def test_name_that_is_almost_right_is_told(tmp_path: Path) -> None:

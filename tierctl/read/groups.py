@@ -142,7 +142,9 @@ def named(source: Source, name: str) -> str:
         found = [f"/{wanted}"] if last in known else []
     else:
         known = list(in_slices(source))
-        found = [one for one in known if one.rpartition("/")[2] == wanted]
+        # systemd writes _memory.service: memory.* are names of files in a group (cg_escape()).
+        found = [one for one in known if one.endswith(f"/{wanted}")]
+        found = found or [one for one in known if one.endswith(f"/_{wanted}")]
     if len(found) > 1:
         places = ", ".join(one[1:] for one in found[:4])
         raise TierctlError(f"{len(found)} groups have the name {name}", f"give a path: {places}")
@@ -231,9 +233,9 @@ def _titles(path: str) -> list[str]:
 
 
 def title(path: str) -> str:
-    """The last part of a path, unescaped; of libvirt, the name of the machine."""
+    """The last part of a path without systemd's escapes; of libvirt, the name of the machine."""
     guest = GUEST.search(path)
-    last = guest[1] if guest else path.rpartition("/")[2]
+    last = guest[1] if guest else path.rpartition("/")[2].removeprefix("_")
     plain = ESCAPE.sub(lambda found: chr(int(found[1], 16)), last)
     plain = "".join(char if char.isprintable() else "?" for char in plain)
     return f"machine {plain}" if guest else plain or "/"
