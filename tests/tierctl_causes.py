@@ -39,7 +39,7 @@ CAUSES = {
     "off": Cause("tier-off", "act", "tierctl profile apply general"),
     "cold": Cause("cold", "fine"),
     "mlock": Cause("mlock", "by design", r"start the program without mlock\(2\)"),
-    "mbind": Cause("policy", "its policy", ".*: numactl --preferred-many=0 PROGRAM"),
+    "mbind": Cause("policy", "its policy", "start the program without a policy.*"),
     "cpuset": Cause("cpuset", "act", r"echo 0-1 > /sys/fs/cgroup/\w+/cpuset\.mems"),
     "limit": Cause("limit", "act", r"tierctl group set \w+ max=8M"),
     "opt-out": Cause("opt-out", "its policy", ".*: tierctl run --scan default -- PROGRAM"),

@@ -109,7 +109,7 @@ PLANTS = {
         flags=((8, PLAIN | kinds.MLOCKED | kinds.UNEVICTABLE),),
     ),
     "policy": Plant(
-        {"policy": 32, "cold": 32}, "its policy", "(bind:1)", "numactl --preferred-many=0 ",
+        {"policy": 32, "cold": 32}, "its policy", "(bind:1)", "start the program without a policy",
         files={f"proc/{PID}/numa_maps": "00000000 bind:1 anon=9\n02000000 default anon=9"},
         make=_slow_half,
     ),
@@ -244,12 +244,43 @@ def test_planted_cause_is_named_with_what_to_do(tmp_path: Path, name: str) -> No
 # --- what is proven, and what is not ---------------------------------------------
 
 
-@pytest.mark.parametrize(("turn", "mib"), [("- -", 4), ("3072 9000", 12), ("0 9000", 0)])
-def test_candidates_of_the_last_whole_turn_count(tmp_path: Path, turn: str, mib: int) -> None:
+@pytest.mark.parametrize(("turn", "mib"), [("- -", 4), ("3072 9000", 12), ("0 9000", 4)])
+def test_candidates_of_the_last_whole_turn_or_a_later_visit_count(
+    tmp_path: Path, turn: str, mib: int
+) -> None:
     found = machine(tmp_path, FULL)
     found.visited(spans(1024, turn=turn))
     rest = "unknown" if turn == "- -" else "cold"
-    assert sizes(answer(found)) == {rest: MIB - mib} | ({"full": mib} if mib else {})
+    assert sizes(answer(found)) == {"full": mib, rest: MIB - mib}
+
+
+LOST = "no turn over all of its memory has ended since"  # each later one has missed a look
+
+
+@pytest.mark.parametrize(
+    ("pushed", "age_ms", "turn_ms", "wanted", "words"),
+    [
+        # All looks are missed: the visit is that of the turn.
+        (0, 42_000, 42_000, {"cold": 64}, "two looks of 250 ms, 42 s ago"),
+        (0, 60_000, 60_000, {"cold": 64}, "two looks of 250 ms, 60 s ago"),
+        (0, 60_001, 60_001, {"unknown": 64}, f"looks of 250 ms, 60 s ago; {LOST}"),
+        # Of a turn with two visits the second one misses its looks.
+        (4096, 900, 42_000, {"full": 16, "cold": 48}, "two looks of 250 ms, 42 s ago"),
+        (4096, 900, 300_000, {"full": 16, "unknown": 48}, f"looks of 250 ms, 300 s ago; {LOST}"),
+        (0, 900, 300_000, {"unknown": 64}, f"looks of 250 ms, 300 s ago; {LOST}"),
+    ],
+)
+def test_memory_after_turns_that_missed_a_look_is_cold_with_the_age_of_the_whole_turn(
+    tmp_path: Path, pushed: int, age_ms: int, turn_ms: int, wanted: dict[str, int], words: str
+) -> None:
+    """The last whole turn found no page; since then the process uses new memory."""
+    found = machine(tmp_path, FULL)
+    found.visited(spans(pushed, age_ms=age_ms, turn=f"0 {turn_ms}"))
+    data = answer(found)
+    assert sizes(data) == wanted
+    one = first(data, "cold" if "cold" in wanted else "unknown")
+    assert one.what.endswith(words)
+    assert one.verdict == ("fine" if one.id == "cold" else "unknown")
 
 
 def test_flag_ksm_of_the_kernel_is_not_believed(tmp_path: Path) -> None:
@@ -283,6 +314,7 @@ def test_merged_pages_that_may_not_be_counted_are_not_looked_at(tmp_path: Path) 
         (spans(), "cold"),
         (spans(age_ms=11_200), "cold"),  # the same visit
         (spans(turn="0 60000"), "cold"),
+        (spans(turn="0 60001"), "unknown"),
         (spans(turn="- -"), "unknown"),
         ("", "unknown"),
         (spans().splitlines()[0] + "\ngarbage\n", "unknown"),

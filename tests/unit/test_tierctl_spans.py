@@ -46,5 +46,12 @@ def test_spans_before_the_first_turn_tell_of_the_visit(tmp_path: Path) -> None:
     found.tree.put(SPANS[1:], spans(pushed=77, turn="- -"))
     got = (read(found) or {})[PID]
     assert (got.turn_pushed, got.turn_age_ms, got.found) == (None, None, 77)
-    found.tree.put(SPANS[1:], spans(pushed=77, turn="99 8"))
-    assert (read(found) or {})[PID].found == 99
+
+
+@pytest.mark.parametrize(("turn", "pages"), [("99 1200", 99), ("99 9000", 99), ("9 9000", 77)])
+def test_spans_of_a_turn_and_a_later_visit_tell_of_the_one_with_more(
+    tmp_path: Path, turn: str, pages: int
+) -> None:
+    found = machine(tmp_path)
+    found.tree.put(SPANS[1:], spans(pushed=77, turn=turn))
+    assert (read(found) or {})[PID].found == pages

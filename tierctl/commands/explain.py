@@ -128,9 +128,10 @@ def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "explain",
         help="why memory is slow, in bytes by reason, and what to do",
+        usage="tierctl explain [--seconds N] [--deep] PID | GROUP | node N",
         description="Says of a process, a group or a node why its memory lies on slow nodes.  "
-        "Watches the visits of a process for at most 10 s.  Exit status 1: a reason asks for "
-        "a change.",
+        "Watches the visits of a process for at most 10 s.  Exit status 1: a setting of the "
+        "machine keeps memory slow; a policy of the program does not count.",
     )
     one.add_argument("target", nargs="+", metavar="PID | GROUP | node N")
     one.add_argument(

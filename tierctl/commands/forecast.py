@@ -18,9 +18,8 @@ from tierctl.core.source import Source
 from tierctl.explain.scene import Scene, rooms
 from tierctl.model.snapshot import FOUND, MGLRU, Sampler, Snapshot
 from tierctl.read.mechanisms import PROMOTE
-from tierctl.read.spans import spans
+from tierctl.read.spans import SEEN_MS, spans
 
-SEEN_MS = 60_000  # since a visit, at most
 NOTES = ("cold_on_fast", "hot_on_slow", "watermarks")  # of what the text shows
 WORDS = {
     "moves": "Promotion is on: this is what waits now.",

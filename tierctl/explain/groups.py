@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """How a group and a node are explained: rows of memory.numa_stat and meminfo, and MGLRU.
 
-Rows are exact.  How much is hot, merged by KSM, or bound by a policy, `tierctl explain PID` tells.
+Rows are exact, but for policies, which count memory once for each process that maps it.  How much
+is hot or merged by KSM `tierctl explain PID` tells.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from contextlib import suppress
 
 from tierctl.core import text
 from tierctl.core.errors import LACKING, USAGE, TierctlError
-from tierctl.core.parse import as_ranges, labelled_kib, ranges
+from tierctl.core.parse import as_ranges, labelled_kib, number, ranges
 from tierctl.core.paths import CGROUP, LRU_GEN, NODES, STAT, TIER
 from tierctl.explain import scene
 from tierctl.explain.obstacles import Obstacle
 from tierctl.explain.process import (
+    DEEP,
     by_fault,
     facts,
     if_hot,
@@ -29,7 +31,7 @@ from tierctl.explain.process import (
     waiting,
 )
 from tierctl.explain.scene import ACT, FINE, UNKNOWN, Explained, Scene, Split, stated
-from tierctl.read import groups, lru, pages
+from tierctl.read import flags, groups, lru, pages
 from tierctl.read.flags import BOTH
 from tierctl.read.groups import Limit
 from tierctl.read.lru import Lruvec
@@ -45,7 +47,7 @@ UNWRITTEN = re.compile(r"^file_(?:dirty|writeback) (.+)$", re.MULTILINE)
 PAGES = re.compile(r"^(?:anon|file) (.+)$", re.MULTILINE)
 PROCESSES = 256  # of a group that are looked at
 ONLY_VISITS = "only visits of a process tell"
-BY_PROCESS = "visits, KSM and policies: tierctl explain PID"
+BY_PROCESS = "visits, KSM{}: tierctl explain PID"
 
 
 def _by_age(
@@ -95,18 +97,35 @@ def _cpuset(found: Scene, path: str) -> list[int]:
     return [] if set(allowed) & set(found.now.fast) or not found.rules <= BOTH else allowed
 
 
-def _stays(split: Split, found: Scene, path: str, limits: Sequence[Limit]) -> bool:
+def _policies(split: Split, found: Scene, pids: Sequence[int]) -> str:
+    """Take what memory policies keep; what to say of processes whose policies are not read."""
+    source, now, left = found.now.source, found.now, DEEP
+    bound: dict[str, int] = {}
+    unread = len(pids[PROCESSES:])
+    for pid in pids[:PROCESSES]:
+        size = (number(pages.status(source, pid).get("VmRSS")) or 0) << 10
+        text = source.get(f"/proc/{pid}/numa_maps") if size <= left else None
+        left -= size if text is not None else 0
+        unread += text is None and size > 0
+        for policy, kept in flags.bound(text or "", {*now.fast}, {*now.slow}, found.rules).items():
+            bound[policy] = bound.get(policy, 0) + kept
+    words = ", ".join(sorted(bound))
+    split.take("policy", sum(bound.values()), "/proc/PID/numa_maps", policies=words)
+    return f", policies of {unread} of {len(pids)} processes" if unread else ""
+
+
+def _stays(
+    split: Split, found: Scene, path: str, limits: Sequence[Limit], pids: Sequence[int]
+) -> bool:
     """Give all that is left of a group a cause; False if there is none for all of it."""
     allowed = _cpuset(found, path)
     if allowed:
         words = scene.cpuset_words(found, allowed, path)
         split.rest("cpuset", f"{CGROUP}{path}/{CPUSET}", **words)
     elif not limit_zero(split, found, limits) and found.rules == {PROMOTE}:
-        with suppress(TierctlError):
-            pids = groups.pids(found.now.source, path)[:PROCESSES]
-            rows = [pages.status(found.now.source, pid) for pid in pids]
-            if rows and all(one.get("TierScan") == "0" for one in rows):
-                split.rest("opt-out", "/proc/PID/status TierScan of all processes")
+        rows = [pages.status(found.now.source, pid) for pid in pids[:PROCESSES]]
+        if rows and all(one.get("TierScan") == "0" for one in rows):
+            split.rest("opt-out", "/proc/PID/status TierScan of all processes")
     return not split.left or nothing(split, found)
 
 
@@ -131,13 +150,17 @@ def group(found: Scene, name: str, seconds: float) -> Explained:
     split.take("kernel", scene.on_nodes(stat, KERNEL, slow), place)
     if found.rules == {PROMOTE}:
         split.take("mlock", scene.on_nodes(stat, LOCKED, slow), place)
+    pids, unread = [], ", policies"
+    with suppress(TierctlError):
+        pids = groups.pids(source, path)
+        unread = _policies(split, found, pids)
     if found.rules <= BOTH:
         split.take("dirty", scene.on_nodes(stat, UNWRITTEN, slow), place)
-    if split.left and not _stays(split, found, path, limits):
+    if split.left and not _stays(split, found, path, limits, pids):
         inside = _inside(found, path)
         _by_age(split, found, slow, inside, scene.obstacle(found, found.now.fast, limits))
     answer.looked_at = facts(found) + limit_words(limits)
-    answer.not_looked_at.append(BY_PROCESS)
+    answer.not_looked_at.append(BY_PROCESS.format(unread))
     return answer
 
 
@@ -216,7 +239,8 @@ def _fast_node(answer: Explained, found: Scene, node: Node) -> None:
     cold = found.now.cold.get(node.node)
     answer.looked_at += [
         f"free above the high watermark {mib(scene.rooms(found, [node.node]))}",
-        f"cold on it (idle for 60 s when MGLRU looked) {mib(cold.bytes if cold else None)}",
+        f"cold on it (idle for 60 s when MGLRU looked) {text.size(cold.bytes if cold else None)}"
+        + (f", {text.size(cold.unknown_bytes)} ?" if cold and cold.unknown_bytes else ""),
         f"found hot on slow nodes {mib(hot)}",
     ]
 
@@ -236,7 +260,7 @@ def node(found: Scene, number: int, seconds: float) -> Explained:
     scene.watch(found, seconds)
     if one.tier == "slow":
         _slow_node(answer, found, one)
-        answer.not_looked_at.append(BY_PROCESS)
+        answer.not_looked_at.append(BY_PROCESS.format(", policies"))
     else:
         _fast_node(answer, found, one)
     answer.looked_at = [*facts(found), *answer.looked_at]

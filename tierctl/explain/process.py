@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tierctl.core import text
 from tierctl.core.errors import USAGE, TierctlError
-from tierctl.core.parse import as_ranges, number, ranges
+from tierctl.core.parse import number, ranges
 from tierctl.core.paths import CGROUP, LIMIT, NODES, TIERS
 from tierctl.core.source import ABSENT
 from tierctl.explain import scene
@@ -18,7 +18,7 @@ from tierctl.read import flags, groups, pages
 from tierctl.read.flags import BOTH, Area, Sampled
 from tierctl.read.groups import Limit
 from tierctl.read.mechanisms import PROMOTE
-from tierctl.read.spans import SPANS
+from tierctl.read.spans import SEEN_MS, SPANS
 
 FULL_US = 250_000  # the window while nodes are full, if no more is hot than can move (policy.c)
 DEEP = 1 << 30  # bytes; mappings of a larger process are walked with --deep only
@@ -105,8 +105,9 @@ def moving(split: Split, found: Scene, way: Obstacle | None) -> None:
     else:
         waits = waiting(found)
         split.take("queue", hot if waits is None else min(hot, waits), SPANS)
-    if visit.turn_pushed is None:
+    if visit.turn_age_ms is None or age > SEEN_MS:
         why = f"not found in looks of {window}; no turn over all of its memory has ended"
+        why += " since" if visit.turn_age_ms is not None else ""
         split.rest("unknown", SPANS, why=why)
     else:
         split.rest("cold", SPANS, split.left > left - hot, window=window)
@@ -241,7 +242,7 @@ def _divide(
     answer.slow_high = min(total, round((slow + error) * total))
     split = Split(answer.slow, answer.reasons)
     policies = ", ".join(sorted(sampled.policies)) or "?"
-    words = {"policies": policies, "places": pools(found), "fast": as_ranges(found.now.fast)}
+    words = {"policies": policies, "places": pools(found)}
     proofs = {"policy": "numa_maps", "executable": "maps", "read-only": "maps"}
     for name in flags.LEFT:
         size = sum(one.get(name, 0.0) for one in sampled.counts) * total

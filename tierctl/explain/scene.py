@@ -265,6 +265,9 @@ def faults(scene: Scene, allowed: Sequence[int]) -> Obstacle:
     elif scene.now.source.get(PROMOTE_RATE) == "0":
         todo = "raise kernel.numa_balancing_promote_rate_limit_MBps, which is 0"
     elif rate == 0:
-        todo = "wait: NUMA balancing comes to the memory of a process within minutes"
+        todo = (
+            "wait: NUMA balancing comes back to a process about once in a minute of its CPU time, "
+            "and moves what then has room"
+        )
     words = {"faults": "?" if rate is None else f"{rate:.0f}", "todo": todo}
     return Obstacle("hint-faults", BALANCING, words)

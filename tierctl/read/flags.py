@@ -49,6 +49,7 @@ POLICY = re.compile(
     r"(?:=([a-z|]+))?(?::([0-9,-]+))?(?: |$)",
     re.MULTILINE,
 )
+ON_NODE, PAGE_KIB = re.compile(r" N(\d+)=(\d+)"), re.compile(r" kernelpagesize_kB=(\d+)")
 
 
 @dataclass
@@ -98,6 +99,22 @@ def with_policies(found: list[Area], numa_maps: str, fast: set[int]) -> None:
         if area is not None and mode not in ("default", "local"):
             area.keeps = keeps(mode, flags, ranges(mask) or [], fast)
             area.policy = f"{mode}:{mask}" if mask else mode
+
+
+def bound(
+    numa_maps: str, fast: set[int], slow: set[int], promoters: frozenset[str]
+) -> dict[str, int]:
+    """Bytes on slow nodes that policies keep from all these promoters, by policy."""
+    mappings = [Area(int(start, 16), 0) for start, *_ in POLICY.findall(numa_maps)]
+    with_policies(mappings, numa_maps, fast)
+    kept = {one.start: one.policy for one in mappings if one.policy and promoters <= one.keeps}
+    found: dict[str, int] = {}
+    for line in numa_maps.splitlines() if kept else ():
+        policy, size = kept.get(int(line.partition(" ")[0], 16)), PAGE_KIB.search(line)
+        if policy and size:
+            count = sum(int(count) for node, count in ON_NODE.findall(line) if int(node) in slow)
+            found[policy] = found.get(policy, 0) + (count * int(size[1]) << 10)
+    return found
 
 
 def of_flags(flags: int) -> str:

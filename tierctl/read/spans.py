@@ -9,6 +9,7 @@ from tierctl.core.source import Source
 
 SPANS = "/sys/kernel/debug/tier/spans"
 HEX = ("begin", "end")  # columns
+SEEN_MS = 60_000  # since a visit or turn, at most: an older one does not tell what is hot now
 
 
 class Span(NamedTuple):
@@ -29,8 +30,8 @@ class Span(NamedTuple):
 
     @property
     def found(self) -> int:
-        """Candidates of the last whole turn, or of the last visit."""
-        return self.pushed if self.turn_pushed is None else self.turn_pushed
+        """Candidates of the last whole turn, or of the last visit: of the one with more."""
+        return max(self.pushed, self.turn_pushed or 0)
 
 
 def spans(source: Source) -> dict[int, Span] | None:
