@@ -113,7 +113,7 @@ def test_scale_is_a_round_number_that_fits() -> None:
 def test_rows_of_memory_without_age_and_of_unknown_age_are_two(tmp_path: Path) -> None:
     lines = heat.draw(histogram(Stepping(build(tmp_path, OURS)), None), Style())
     assert [line.split()[0] for line in lines[2:8]] == [
-        *("hot", "warm", "cool", "cold", "unclear", "other"),
+        *("used", "used", "used", "cold", "unclear", "other"),
     ]
     assert "not known" in lines[6] and "no age" in lines[7]
 
@@ -150,6 +150,9 @@ TWO = """memcg     1 /
 memcg    12 /a b
  node     2
           5      90000        500         10
+memcg     0 /a b
+ node     2
+          4      90000        500         10
 memcg    13 /a b2
  node     2
           6      90000        500         10"""
@@ -176,6 +179,21 @@ def test_look_of_ours_is_noted_so_that_ages_are_known(tmp_path: Path) -> None:
     assert (tmp_path / LOOKED[1:]).read_text() == "1796000008.000 1796000008.000 "
     cool = [next(row.slow for row in data.rows if row.use == "cool") for data in (before, after)]
     assert 0 < cool[0] < cool[1] and after.looked_s == 1.0
+
+
+def test_looks_of_ours_at_one_group_after_the_other_are_all_noted(tmp_path: Path) -> None:
+    found = Aging(build(tmp_path, STOCK))
+    for name in ("service0000.service", "service0004.service"):
+        heat.look(found, name, 1)
+    noted = (tmp_path / LOOKED[1:]).read_text().splitlines()
+    assert [line.rpartition("/")[2] for line in noted] == [
+        "service0000.service",
+        "service0004.service",
+    ]
+    for _ in range(lru.LOOKS):
+        heat.look(found, None, 1)
+    noted = (tmp_path / LOOKED[1:]).read_text().splitlines()
+    assert len(noted) == lru.LOOKS and not any("service" in line for line in noted)
 
 
 def test_look_goes_on_if_a_group_ends_and_says_what_refuses(tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ def test_cold_counts_pages_of_groups_without_looks_as_unknown() -> None:
     assert (found.bytes, found.unknown_bytes) == (100 * 4096, 7 * 4096)
 
 
+def test_group_that_has_ended_keeps_its_pages_and_not_its_looks() -> None:
+    ended = vec((900, 7), (800, 0), (700, 0))._replace(number="0")
+    looked = vec((200, 100), (100, 0), (10, 0))
+    found = cold([ended, looked])
+    assert (found.bytes, found.looked_s) == (107, 10.0)
+    assert lru.looked_s([ended, looked], {0}) == 10.0
+    assert lru.looked_s([ended._replace(number="7"), looked], {0}) == 700.0
+
+
 def test_cold_asks_for_its_nodes_only() -> None:
     found = cold([vec((200, 100), (100, 0), (10, 0), node=1)])
     assert found.bytes is None
@@ -179,6 +188,8 @@ def test_anonymous_pages_that_can_go_nowhere_have_no_age(tmp_path: Path) -> None
         (f"{NOW - 22} {NOW - 19} /g", "/g", True),
         (f"{NOW - 22} {NOW - 19} /g", "/g/below", True),
         (f"{NOW - 22} {NOW - 19} /g", "/g2", False),
+        (f"{NOW - 22} {NOW - 19} /g\n{NOW - 5} {NOW - 3} /h", "/g", True),
+        (f"{NOW - 22} {NOW - 19} /h\n{NOW - 5} {NOW - 3} /g", "/g", False),
         (f"{NOW - 40} {NOW - 30} ", "/g", False),  # the kernel has begun a generation since
         (f"{NOW - 10} {NOW - 5} ", "/g", False),  # the group was not looked at
         ("", "/g", False),

@@ -109,7 +109,7 @@ def test_anonymous_memory_that_can_go_nowhere_is_neither_hot_nor_cold(
     tree = build(tmp_path, replace(STOCK, swap_free=0))
     out = " ".join(screen(tmp_path, capsys).split())
     assert "hot on slow ~3.1M (used or new in 60 s), 50.0M ?" in out
-    assert "? hot_on_slow: MGLRU does not look at anonymous memory that has no swap" in out
+    assert "? hot_on_slow: MGLRU does not look at memory that it can" in out
     assert "cold on fast" in out and "tierctl heat --look" in out
     tree.put("sys/kernel/mm/numa/demotion_enabled", "false")
     out = " ".join(screen(tmp_path, capsys).split())

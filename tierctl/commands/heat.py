@@ -28,6 +28,7 @@ from tierctl.read.lru import CLASSES, COLD, UNCLEAR
 
 BAR = 22
 OTHER = "other"
+USED = [name for name, _, _ in CLASSES]
 LABELS = {COLD: "> 60 s", UNCLEAR: "not known", OTHER: "no age"}
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 ROWS = 10  # lines of a map
@@ -141,7 +142,8 @@ def picture(data: Heat, style: text.Style) -> tuple[str, list[str]]:
     lines = [style.paint("head", f"{head}ON SLOW {text.size(data.slow)}")]
     for row in data.rows:
         fast, slow = "#" * cells(row.fast, unit), "." * cells(row.slow, unit)
-        left = f"{row.use:<8}{row.last_used:<10}{text.size(row.fast):>8}"
+        use = "used" if row.use in USED else row.use
+        left = f"{use:<8}{row.last_used:<10}{text.size(row.fast):>8}"
         lines.append(f"{left} {fast:>{BAR}}|{slow:<{BAR}} {text.size(row.slow):>7}")
     return f"1 character = {text.size(unit)}", lines
 
@@ -157,7 +159,7 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
         lines += text.wrap(f"Found hot on slow by workers, waits: {text.size(data.waiting)}.")
     lines += text.wrap("no age: on no list of MGLRU (mlocked, hugetlb, of the kernel).")
     if any(row.use == UNCLEAR and (row.fast or row.slow) for row in data.rows):
-        lines += text.wrap(f"not known: no two looks of MGLRU tell when; {LOOK}")
+        lines += text.wrap(f"not known: no two looks of MGLRU tell when; 60 s later: {LOOK}")
     return lines + unknown(reply)
 
 

@@ -32,7 +32,7 @@ ALONE = Note(None, "the bundle has one sample", "capture two: tierctl capture FI
 NOT_COLD = "MGLRU has not looked twice, 60 s apart"
 NOT_HOT = "MGLRU has not looked at slow memory for 60 s"
 LOOK = "tierctl heat --look"
-BLIND = "MGLRU does not look at anonymous memory that has no swap and is not demoted"
+BLIND = "MGLRU does not look at memory that it can neither swap nor demote"
 
 
 @dataclass

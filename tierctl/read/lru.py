@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tierctl.core.parse import real
 from tierctl.core.paths import LOOKED
 from tierctl.core.paths import LRU_GEN as FILE
 from tierctl.core.paths import LRU_GEN_FULL as FULL
@@ -36,6 +35,7 @@ MOST = 1 << 60  # a larger number is damaged
 WRAP_S = (1 << 32) / 1000  # an age has 32 bits of milliseconds
 NEAR_MS = 1000  # ages of generations that began together differ by less
 CLOSE_S = 2.0  # between a sample's time and its files
+LOOKS = 64  # lines of LOOKED: when a look() began and ended, and at which group
 # Classes of use by the age of a generation, in ms
 CLASSES = (("hot", "< 1 s", 1000), ("warm", "< 10 s", 10_000), ("cool", "< 60 s", 60_000))
 COLD, UNCLEAR = "cold", "unclear"
@@ -46,6 +46,7 @@ LINE = re.compile(
     r"| {1,10}\d+ +(\d{1,18}) +(\d{1,18})([ x]) +(\d{1,18})([ x]?))$",
     re.MULTILINE,
 )
+LOOK = re.compile(r"^(\d+\.\d+) (\d+\.\d+) (.*)$", re.MULTILINE)
 
 
 class Lruvec(NamedTuple):
@@ -59,6 +60,11 @@ class Lruvec(NamedTuple):
     unaged: int = 0  # base pages whose generation says nothing; in no list
     number: str = ""  # of the group, for orders
     youngest: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Pages of a group that has ended stay in its generations, and no look comes to them."""
+        return self.number == "0"
 
     def pages(self, at: int) -> int:
         return self.anon[at] + self.file[at]
@@ -129,13 +135,13 @@ def look(source: Source, group: str | None, seconds: float) -> str:
     """Let MGLRU look at the memory of all groups, or of one with those below, twice.
 
     What was used between the two looks is then in the generation that the first one began.  The
-    text for LOOKED says which generations the second one began.
+    text for LOOKED says which generations the second one and those before began.
     """
     began = 0.0
     for wait_s in (seconds, 0.0):
         began = source.time()
         for one in _quick(source.read(FILE)) or []:
-            if one.ages and f"{one.group}/".startswith(f"{group or ''}/"):
+            if one.ages and not one.ended and f"{one.group}/".startswith(f"{group or ''}/"):
                 try:
                     # At anonymous pages, too, however many generations there are
                     source.write(FILE, f"+ {one.number} {one.node} {one.youngest} 1 1\n")
@@ -143,18 +149,20 @@ def look(source: Source, group: str | None, seconds: float) -> str:
                     if error.errno != errno.EINVAL:  # the group has ended
                         raise
         source.wait(wait_s)
-    return f"{began:.3f} {source.time():.3f} {group or ''}"
+    before = (source.get(LOOKED) or "").splitlines()[1 - LOOKS :]
+    return "\n".join([*before, f"{began:.3f} {source.time():.3f} {group or ''}"])
 
 
 def _ours(source: Source) -> Callable[[Lruvec], bool]:
-    """Whether our last look() began the youngest generation of a group on a node."""
-    first, _, rest = (source.get(LOOKED) or "").partition(" ")
-    last, _, group = rest.partition(" ")
-    begin, end, now = real(first), real(last), source.time()
-    if begin is None or end is None:
-        return lambda one: False
-    low, high = 1000 * (now - end - CLOSE_S), 1000 * (now - begin + CLOSE_S)
-    return lambda one: low <= one.ages[-1] <= high and f"{one.group}/".startswith(f"{group}/")
+    """Whether a look() began the youngest generation of a group on a node."""
+    now, looks = source.time(), []
+    for first, last, group in LOOK.findall(source.get(LOOKED) or ""):
+        low, high = 1000 * (now - float(last) - CLOSE_S), 1000 * (now - float(first) + CLOSE_S)
+        looks.append((low, high, f"{group}/"))
+    return lambda one: any(
+        low <= one.ages[-1] <= high and f"{one.group}/".startswith(group)
+        for low, high, group in looks
+    )
 
 
 def sound(
@@ -231,7 +239,7 @@ def _idle(mine: _Sum, one: Lruvec) -> None:
     known = sum(one.anon[:long])
     mine.known += known
     mine.unknown += sum(one.file[:long]) + one.pages(long)  # idle since some time between two looks
-    if known:
+    if known and not one.ended:
         mine.oldest = max(mine.oldest, looked)
 
 
@@ -305,5 +313,6 @@ def by_use(lruvecs: Iterable[Lruvec], wanted: set[int], page: int) -> dict[str, 
 
 def looked_s(lruvecs: Iterable[Lruvec], wanted: Collection[int]) -> float | None:
     """How long ago MGLRU looked at each group at the latest."""
-    ages = [one.ages[-1] for one in lruvecs if one.node in wanted and one.all_pages()]
+    here = (one for one in lruvecs if one.node in wanted and not one.ended)
+    ages = [one.ages[-1] for one in here if one.all_pages()]
     return max(ages) / 1000 if ages else None
