@@ -92,6 +92,15 @@ def test_mode_1_moves_up_what_it_migrates_if_one_node_is_fast(tmp_path: Path) ->
         assert ("together" in note.state) is (rate is None)
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_total_since_boot_is_one_in_each_mode_if_one_node_is_fast(
+    tmp_path: Path, mode: int
+) -> None:
+    rows = "numa_pages_migrated 900\npgpromote_success 300\npgdemote_kswapd 0"
+    found, _ = between(tmp_path, replace(STOCK, numa_balancing=mode), rows, alone=True)
+    assert found.up_bytes == 900 * 4096  # pgpromote_success has those of mode 2 only
+
+
 def test_mode_1_beside_the_part_promote_leaves_the_total_known(tmp_path: Path) -> None:
     spec = replace(OURS, numa_balancing=1)
     rows = f"numa_pages_migrated 0\n{vmstat(spec, 1)}".replace("migrated 0", "migrated 256")

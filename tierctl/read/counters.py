@@ -101,13 +101,14 @@ def between(before: Sample, after: Sample, mechanisms: Mechanisms, page: int, al
     again, ours = rates.events("tier_promote_again"), rates.pages("tier_promote_success")
     up: Moves = {"promote": ours} if mechanisms.part("promote") else {}
     hints = rates.rest("pgpromote_success", ours)
-    risen = rows.get("pgpromote_success")
+    risen, moved = rows.get("pgpromote_success"), rows.get("numa_pages_migrated")
+    if alone and moved is not None:  # in any mode
+        risen = moved + rows.get("tier_promote_success", 0)
     # NUMA balancing counts promotions in mode 2 only, and kpromoted counts in any mode.
     if mechanisms.balances() and not mechanisms.works("promote"):
-        hints, moved = rates.pages("numa_pages_migrated"), rows.get("numa_pages_migrated")
+        hints = rates.pages("numa_pages_migrated")
         up["numa_balancing"] = hints if alone or not hints else None
-        risen = None if moved is None or (moved and not alone) else moved
-        risen = None if risen is None else risen + rows.get("tier_promote_success", 0)
+        risen = risen if alone or not moved else None
     elif mechanisms.hints_promote() or (hints is not None and not up):
         up["numa_balancing"] = hints
     demoted = rates.pages("tier_demote_success")
