@@ -23,3 +23,17 @@ check() {
 }
 
 units() { systemctl --failed --no-legend && [ -z "$(systemctl --failed --no-legend)" ]; }
+
+# promoted COMMAND...: pages of a program that begins while the fast node is full are promoted
+# when the fast node has room; the program runs for 40 s
+promoted() {
+	before=$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)
+	free_mb=$(awk '/MemFree/{print int($4 / 1024)}' /sys/devices/system/node/node0/meminfo)
+	dd if=/dev/zero of=/dev/shm/cold bs=1M count="$free_mb" status=none
+	"$@" &
+	sleep 10
+	rm /dev/shm/cold
+	wait $!
+	grep -E "^tier_(promote_(success|skip|fail_busy)|scan_(candidate|young)) " /proc/vmstat
+	[ "$(awk '/^tier_promote_success /{print $2}' /proc/vmstat)" -gt "$before" ]
+}

@@ -48,7 +48,7 @@ class Part:
 
 
 ROWS = (
-    Row("Redis: accesses to slow memory per operation at the end", "redis", "slow_per_op", "{:.1f}"),
+    Row("Redis: slow accesses per operation at the end", "redis", "slow_per_op", "{:.1f}"),
     Row("Memcached: accesses to fast memory at the end", "memcached", "hit_ratio_end", "{:.1%}"),
     Row(
         "192 MiB, hot and cold: accesses to fast memory at the end",
