@@ -112,6 +112,16 @@ def test_apply_on_a_stock_kernel_leaves_its_only_promoter_alone(tmp_path: Path) 
     assert kernel.read(KEPT).endswith('profile = "vm-host"')
 
 
+def test_list_on_a_stock_kernel_tells_which_profiles_it_has_no_setting_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = Kernel(tmp_path)
+    kernel.lay({BALANCING: "1", DEMOTION: "false"})
+    found = answer(kernel, capsys, "profile", "list")["profiles"]
+    errors = {one["name"]: one["error"] for one in found}
+    assert errors["hint"] == "" and errors["general"] == "this kernel has none of its settings"
+
+
 def test_hint_on_a_stock_kernel_promotes_and_demotes(tmp_path: Path) -> None:
     kernel = Kernel(tmp_path)
     kernel.lay({BALANCING: "1", DEMOTION: "false"})

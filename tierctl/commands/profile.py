@@ -49,6 +49,10 @@ def list_command(args: argparse.Namespace, source: Source) -> int:
     with contextlib.suppress(TierctlError):  # a mistake in a file hides no profile
         chosen = config.config(source).profile
     found = List(config.profiles(source), chosen)
+    for one in found.profiles:
+        plan = planning.plan(source, list(one.settings.values()), journal.Record(""))
+        if plan and all(row.status == ABSENT for row in plan):
+            one.error = "this kernel has none of its settings"
     return show(Reply("profile-list", found), source, args, _list)
 
 
