@@ -84,7 +84,7 @@ ROWS = (
     Row("hit_ratio", "fast-tier hit ratio, whole run", "ratio"),
     Row("access_ns", "modelled memory access time at the end (HMAT)", "ns"),
     Row("accesses_per_op", "memory accesses counted per operation", "per_op"),
-    Row("slow_per_op", "  of them to the slow tier, at the end", "per_op"),
+    Row("slow_per_op", "slow-tier accesses per operation at the end", "per_op"),
     Row("memory_time", "modelled time per access, whole run, of that without tiering", "ratio"),
     Row("memory_kernel_time", "  with the kernel instructions on app CPUs", "ratio"),
     Row("t90_s", "time to 90 % of the ratio at the end", "seconds"),

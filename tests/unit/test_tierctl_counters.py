@@ -101,6 +101,15 @@ def test_total_since_boot_is_one_in_each_mode_if_one_node_is_fast(
     assert found.up_bytes == 900 * 4096  # pgpromote_success has those of mode 2 only
 
 
+@pytest.mark.parametrize(("moved", "total"), [(300, 300), (301, 300), (900, None)])
+def test_total_since_boot_with_moves_between_fast_nodes_is_unknown(
+    tmp_path: Path, moved: int, total: int | None
+) -> None:
+    rows = f"numa_pages_migrated {moved}\npgpromote_success 300\npgdemote_kswapd 0"
+    found, _ = between(tmp_path, replace(STOCK, numa_balancing=2), rows, alone=False)
+    assert found.up_bytes == (None if total is None else total * 4096)
+
+
 def test_mode_1_beside_the_part_promote_leaves_the_total_known(tmp_path: Path) -> None:
     spec = replace(OURS, numa_balancing=1)
     rows = f"numa_pages_migrated 0\n{vmstat(spec, 1)}".replace("migrated 0", "migrated 256")

@@ -52,11 +52,11 @@ OTHER = PID + 1
 BOUND = "02000000 bind:1 anon=4096 N0=1024 N1=4096 kernelpagesize_kB=4"
 
 
-def processes(found: Machine, *texts: str | None, kib: int = 9) -> None:
+def processes(found: Machine, *texts: str | None, tables_kib: int = 9) -> None:
     """Two processes of the group, with the text of numa_maps, or None if that is not read."""
     found.tree.put(f"sys/fs/cgroup{GROUP}/cgroup.procs", f"{PID}\n{OTHER}")
     for pid, text in zip((PID, OTHER), texts, strict=True):
-        found.tree.put(f"proc/{pid}/status", f"Name: x\nVmRSS: {kib} kB")
+        found.tree.put(f"proc/{pid}/status", f"Name: x\nVmPTE: {tables_kib} kB")
         path = found.tree.root / f"proc/{pid}/numa_maps"
         path.unlink(missing_ok=True)
         if text is not None:
@@ -67,24 +67,33 @@ def test_group_has_what_policies_of_its_processes_keep(tmp_path: Path) -> None:
     found = machine(tmp_path)
     grouped(found)
     prefers = "00000000 prefer:0 anon=9 N1=9 kernelpagesize_kB=4"
-    huge = "04000000 interleave:0-1 anon=2 N1=2 kernelpagesize_kB=2048"
-    processes(found, f"{prefers}\n{BOUND}\n{huge}", BOUND.replace("bind", "prefer"))
+    huge = "04000000 bind:1 huge anon=2 N1=2 kernelpagesize_kB=2048"  # is not charged to it
+    shared = "06000000 interleave:0-1 file=/dev/shm/a N1=512 kernelpagesize_kB=4"
+    processes(found, f"{prefers}\n{BOUND}\n{huge}\n{shared}", BOUND.replace("bind", "prefer"))
     data = answer(found, GROUP)
-    assert sizes(data) == {"policy": 16 + 4 + 16, "unknown": MIB - 36}
+    assert sizes(data) == {"policy": 16 + 2 + 16, "unknown": MIB - 34}
     assert "(bind:1, interleave:0-1, prefer:1)" in first(data, "policy").what
+    assert first(data, "policy").at_most
     assert not any("policies" in one for one in data.not_looked_at)
 
 
-@pytest.mark.parametrize(("text", "kib", "read"), [(None, 9, 0), (BOUND, 600 << 10, 1)])
+@pytest.mark.parametrize(("text", "tables_kib", "read"), [(None, 9, 0), (BOUND, 1200, 1)])
 def test_group_with_policies_that_are_not_read_says_so(
-    tmp_path: Path, text: str | None, kib: int, read: int
+    tmp_path: Path, text: str | None, tables_kib: int, read: int
 ) -> None:
     found = machine(tmp_path)
     grouped(found)
-    processes(found, BOUND.replace("bind:1", "default") if text is None else text, text, kib=kib)
+    processes(
+        found,
+        BOUND.replace("bind:1", "default") if text is None else text,
+        text,
+        tables_kib=tables_kib,
+    )
     data = answer(found, GROUP)
     assert sizes(data).get("policy", 0) == 16 * read
     assert any("policies of 1 of 2 processes: " in one for one in data.not_looked_at)
+    if text:
+        assert sizes(answer(found, GROUP, deep=True))["policy"] == 32
 
 
 @pytest.mark.parametrize(

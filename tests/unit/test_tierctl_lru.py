@@ -118,6 +118,9 @@ def test_group_that_has_ended_keeps_its_pages_and_not_its_looks() -> None:
     assert (found.bytes, found.looked_s) == (107, 10.0)
     assert lru.looked_s([ended, looked], {0}) == 10.0
     assert lru.looked_s([ended._replace(number="7"), looked], {0}) == 700.0
+    assert cold([ended]) == Part(7, 0, None)  # and not 0 s ago
+    # Without memory control groups all have the number 0.
+    assert lru.looked_s([ended._replace(group="/")], {0}) == 700.0
 
 
 def test_cold_asks_for_its_nodes_only() -> None:

@@ -42,7 +42,7 @@ def answer(
     elif digits:
         data = process.process(found, int(first), deep, seconds)
     else:
-        data = explained_groups.group(found, first, seconds)
+        data = explained_groups.group(found, first, deep, seconds)
     notes = found.now.sources
     sources = {name: notes[name] for name in NOTES if name in notes}
     if data.target == "process":
@@ -144,7 +144,7 @@ def add_commands(commands: Any) -> None:
     one.add_argument(
         "--deep",
         action="store_true",
-        help="also read numa_maps of a process of more than 1 GiB, for memory policies; "
-        "stops the process meanwhile for tens of ms a GiB",
+        help="also read numa_maps of more than 1 GiB of memory, for memory policies; "
+        "stops a process meanwhile for tens of ms a GiB",
     )
     one.set_defaults(func=command)

@@ -66,7 +66,7 @@ def command(args: argparse.Namespace, source: Source) -> int:
 def _lines(row: Row, want: Want, files: kept.Files) -> list[str]:
     was = "as it was" if row.status == planning.SAME else f"was {rows.shown(row, row.now)}"
     lines = [f"{row.key} is {rows.shown(row, row.then)} ({was})"]
-    if row.status == planning.ABSENT:
+    if row.status == planning.ABSENT and want.wanted == NO_LIMIT:
         lines = text.wrap(f"{row.key} is forgotten; no group of this name has a limit now.")
     elif row.kind is Kind.LIMIT and want.wanted == NO_LIMIT:
         lines.append("The group has no limit any more.")

@@ -46,6 +46,7 @@ LOCKED = re.compile(r"^unevictable (.+)$", re.MULTILINE)
 UNWRITTEN = re.compile(r"^file_(?:dirty|writeback) (.+)$", re.MULTILINE)
 PAGES = re.compile(r"^(?:anon|file) (.+)$", re.MULTILINE)
 PROCESSES = 256  # of a group that are looked at
+READING_S = 1.0  # is spent on their policies
 ONLY_VISITS = "only visits of a process tell"
 BY_PROCESS = "visits, KSM{}: tierctl explain PID"
 
@@ -97,20 +98,24 @@ def _cpuset(found: Scene, path: str) -> list[int]:
     return [] if set(allowed) & set(found.now.fast) or not found.rules <= BOTH else allowed
 
 
-def _policies(split: Split, found: Scene, pids: Sequence[int]) -> str:
+def _policies(split: Split, found: Scene, pids: Sequence[int], deep: bool) -> str:
     """Take what memory policies keep; what to say of processes whose policies are not read."""
+    if not found.rules <= BOTH:
+        return ", policies"
     source, now, left = found.now.source, found.now, DEEP
     bound: dict[str, int] = {}
-    unread = len(pids[PROCESSES:])
+    unread, began = len(pids[PROCESSES:]), found.now.source.clock()
     for pid in pids[:PROCESSES]:
-        size = (number(pages.status(source, pid).get("VmRSS")) or 0) << 10
-        text = source.get(f"/proc/{pid}/numa_maps") if size <= left else None
+        # A page table has a page, and is of 512 pages.
+        size = (number(pages.status(source, pid).get("VmPTE")) or 0) << 19
+        reads = deep or (size <= left and source.clock() - began < READING_S)
+        text = source.get(f"/proc/{pid}/numa_maps") if reads else None
         left -= size if text is not None else 0
         unread += text is None and size > 0
         for policy, kept in flags.bound(text or "", {*now.fast}, {*now.slow}, found.rules).items():
             bound[policy] = bound.get(policy, 0) + kept
     words = ", ".join(sorted(bound))
-    split.take("policy", sum(bound.values()), "/proc/PID/numa_maps", policies=words)
+    split.take("policy", sum(bound.values()), "/proc/PID/numa_maps", True, policies=words)
     return f", policies of {unread} of {len(pids)} processes" if unread else ""
 
 
@@ -129,7 +134,7 @@ def _stays(
     return not split.left or nothing(split, found)
 
 
-def group(found: Scene, name: str, seconds: float) -> Explained:
+def group(found: Scene, name: str, deep: bool, seconds: float) -> Explained:
     source, slow = found.now.source, found.now.slow
     path = groups.named(source, name)
     found.now.need_tiers()
@@ -153,7 +158,7 @@ def group(found: Scene, name: str, seconds: float) -> Explained:
     pids, unread = [], ", policies"
     with suppress(TierctlError):
         pids = groups.pids(source, path)
-        unread = _policies(split, found, pids)
+        unread = _policies(split, found, pids, deep)
     if found.rules <= BOTH:
         split.take("dirty", scene.on_nodes(stat, UNWRITTEN, slow), place)
     if split.left and not _stays(split, found, path, limits, pids):

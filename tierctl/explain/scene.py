@@ -266,7 +266,7 @@ def faults(scene: Scene, allowed: Sequence[int]) -> Obstacle:
         todo = "raise kernel.numa_balancing_promote_rate_limit_MBps, which is 0"
     elif rate == 0:
         todo = (
-            "wait: NUMA balancing comes back to a process about once in a minute of its CPU time, "
+            "wait: NUMA balancing comes back to a process after a minute of its CPU time or more, "
             "and moves what then has room"
         )
     words = {"faults": "?" if rate is None else f"{rate:.0f}", "todo": todo}

@@ -102,13 +102,15 @@ def between(before: Sample, after: Sample, mechanisms: Mechanisms, page: int, al
     up: Moves = {"promote": ours} if mechanisms.part("promote") else {}
     hints = rates.rest("pgpromote_success", ours)
     risen, moved = rows.get("pgpromote_success"), rows.get("numa_pages_migrated")
+    own = rows.get("tier_promote_success", 0)
     if alone and moved is not None:  # in any mode
-        risen = moved + rows.get("tier_promote_success", 0)
+        risen = moved + own
+    elif moved and moved > (1 + LAG) * ((risen or 0) - own):
+        risen = None  # moves in mode 1, of which some went up
     # NUMA balancing counts promotions in mode 2 only, and kpromoted counts in any mode.
     if mechanisms.balances() and not mechanisms.works("promote"):
         hints = rates.pages("numa_pages_migrated")
         up["numa_balancing"] = hints if alone or not hints else None
-        risen = risen if alone or not moved else None
     elif mechanisms.hints_promote() or (hints is not None and not up):
         up["numa_balancing"] = hints
     demoted = rates.pages("tier_demote_success")

@@ -81,10 +81,10 @@ def areas(maps: str) -> list[Area]:
 
 def keeps(mode: str, flags: str, mask: Iterable[int], fast: set[int]) -> frozenset[str]:
     """The promoters that a memory policy keeps from its memory (mm/tier/allow.c)."""
-    if mode in ("default", "local"):
+    if mode == "default":
         return frozenset()
     found = set()
-    if mode.endswith("interleave") or not set(mask) & fast:
+    if mode != "local" and (mode.endswith("interleave") or not set(mask) & fast):
         found.add(PROMOTE)
     if "balancing" not in flags:
         found.add(HINTS)
@@ -96,7 +96,7 @@ def with_policies(found: list[Area], numa_maps: str, fast: set[int]) -> None:
     known = {one.start: one for one in found}
     for start, mode, flags, mask in POLICY.findall(numa_maps):
         area = known.get(int(start, 16))
-        if area is not None and mode not in ("default", "local"):
+        if area is not None and mode != "default":
             area.keeps = keeps(mode, flags, ranges(mask) or [], fast)
             area.policy = f"{mode}:{mask}" if mask else mode
 
@@ -111,7 +111,7 @@ def bound(
     found: dict[str, int] = {}
     for line in numa_maps.splitlines() if kept else ():
         policy, size = kept.get(int(line.partition(" ")[0], 16)), PAGE_KIB.search(line)
-        if policy and size:
+        if policy and size and " huge " not in f"{line} ":  # hugetlb pages are no memory of a group
             count = sum(int(count) for node, count in ON_NODE.findall(line) if int(node) in slow)
             found[policy] = found.get(policy, 0) + (count * int(size[1]) << 10)
     return found

@@ -64,7 +64,7 @@ class Lruvec(NamedTuple):
     @property
     def ended(self) -> bool:
         """Pages of a group that has ended stay in its generations, and no look comes to them."""
-        return self.number == "0"
+        return self.number == "0" and self.group != "/"  # without memcgs all have 0
 
     def pages(self, at: int) -> int:
         return self.anon[at] + self.file[at]
@@ -203,14 +203,16 @@ class _Sum:
     """A node: bytes that looks prove, bytes of which nothing is known, and the oldest look."""
 
     def __init__(self) -> None:
-        self.known = self.unknown = self.oldest = 0
+        self.known = self.unknown = 0
+        self.oldest: int | None = None
         self.listed = self.proven = False
 
     def part(self, page: int) -> Part:
         """The sum in bytes; None if no look proves anything."""
         if not self.proven and (self.unknown or not self.listed):
             return Part(None, self.unknown * page, None)
-        return Part(self.known * page, self.unknown * page, self.oldest / 1000)
+        looked = None if self.oldest is None else self.oldest / 1000
+        return Part(self.known * page, self.unknown * page, looked)
 
 
 def _sum(
@@ -240,7 +242,7 @@ def _idle(mine: _Sum, one: Lruvec) -> None:
     mine.known += known
     mine.unknown += sum(one.file[:long]) + one.pages(long)  # idle since some time between two looks
     if known and not one.ended:
-        mine.oldest = max(mine.oldest, looked)
+        mine.oldest = max(mine.oldest or 0, looked)
 
 
 def idle(lruvecs: Iterable[Lruvec], nodes: Iterable[int], page: int) -> dict[int, Part]:
@@ -261,7 +263,7 @@ def _used(mine: _Sum, one: Lruvec) -> None:
     # without a look nothing is known of the others, either.
     first = max(0, recent[0] - 1) if one.ages[-1] <= FRESH_MS else 0
     mine.unknown += sum(map(one.pages, range(first, len(one.ages)))) - known
-    mine.oldest = max(mine.oldest, one.ages[young[0]])
+    mine.oldest = max(mine.oldest or 0, one.ages[young[0]])
 
 
 def used(lruvecs: Iterable[Lruvec], nodes: Iterable[int], page: int) -> dict[int, Part]:

@@ -30,7 +30,7 @@ NORMAL = 1.96  # 95 %
 MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+ *(.*)$", re.MULTILINE)
 NO_MEMORY = ("[vsyscall]", "[vvar]", "[vvar_vclock]", "[vdso]")
 STATUS = re.compile(
-    r"^(Name|VmRSS|HugetlbPages|TierScan|Mems_allowed_list):\s+(.*?)(?: kB)?$", re.MULTILINE
+    r"^(Name|VmRSS|VmPTE|HugetlbPages|TierScan|Mems_allowed_list):\s+(.*?)(?: kB)?$", re.MULTILINE
 )
 
 

@@ -30,8 +30,9 @@ class Span(NamedTuple):
 
     @property
     def found(self) -> int:
-        """Candidates of the last whole turn, or of the last visit: of the one with more."""
-        return max(self.pushed, self.turn_pushed or 0)
+        """Candidates of the last visit, or of the last turn if that is not old: the greater."""
+        old = self.turn_age_ms is None or self.turn_age_ms > SEEN_MS
+        return max(self.pushed, 0 if old else self.turn_pushed or 0)
 
 
 def spans(source: Source) -> dict[int, Span] | None:
