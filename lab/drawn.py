@@ -7,6 +7,8 @@ Both are drawn by tierctl.  Without a terminal there are lines of progress only.
 from __future__ import annotations
 
 import io
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +33,10 @@ HOT = 20  # characters of the bar of hot memory on the slow tier
 
 
 class Recorded(io.StringIO):
-    """`tierctl watch` plays the recording; what is written comes when the user has quit it."""
+    """`tierctl watch` plays the recording above the last line, which has what is written last.
+
+    All that was written comes when the user has quit it.
+    """
 
     def __init__(self, stream: TextIO, argv: tuple[str, ...] = WATCH) -> None:
         super().__init__()
@@ -47,7 +52,9 @@ class Recorded(io.StringIO):
             return
         self.stream.write("kernels are built; until then a recorded run plays (q: progress)\n")
         self.stream.flush()
-        self._child = subprocess.Popen(self.argv, cwd=cache.PROJECT)
+        rows = os.get_terminal_size(self.stream.fileno()).lines
+        env = dict(os.environ, LINES=str(rows - 1))
+        self._child = subprocess.Popen(self.argv, cwd=cache.PROJECT, env=env)
 
     def __enter__(self) -> Recorded:
         self._stack.enter_context(redirect_stderr(self))
@@ -68,10 +75,19 @@ class Recorded(io.StringIO):
     def write(self, words: str) -> int:
         if self._child and self._child.poll() is None:
             self._held += words
+            self._last_line()
             return len(words)
         self.stream.write(self._held + words)
         self._held = ""
         return len(words)
+
+    def _last_line(self) -> None:
+        """Show the latest progress below the recording, and put the cursor back."""
+        size = os.get_terminal_size(self.stream.fileno())
+        latest = [one.strip() for one in re.split(r"[\r\n]", self._held) if one.strip()][-1:]
+        line = "".join(one for one in "".join(latest) if one.isprintable())[: size.columns - 1]
+        self.stream.write(f"\x1b7\x1b[{size.lines};1H\x1b[2K{line}\x1b8")
+        self.stream.flush()
 
     def flush(self) -> None:
         self.stream.flush()

@@ -133,7 +133,7 @@ def test_missing_figure_is_no_zero() -> None:
 
 
 def test_figures_by_column_and_by_turn() -> None:
-    found = made("redis", Run("tiershift", {"hit_ratio_end": 0.854}), Run("none", {"n": 1}))
+    found = made("redis", Run("tiershift", {"slow_per_op": 4.25}), Run("none", {"n": 1}))
     found += made("zap", Run(headline.ZAP, {"base": 20.0, "on": 10.4, "off": 30}))
     for turn, value in enumerate((10.0, 30.0), 1):
         figures = {"app_per_page": value, "all_per_page": -value}
@@ -146,7 +146,7 @@ def test_figures_by_column_and_by_turn() -> None:
     def row(words: str) -> list[str]:
         return next(cells for label, cells in table.items() if words in label)
 
-    assert row("Redis")[1:] == ["85.4%", "-", "-", "-", "n = 1, dirty"]
+    assert row("Redis")[1:] == ["4.2", "-", "-", "-", "n = 1, dirty"]
     assert row("munmap")[2:] == ["20.0", "10.4", "n = 1, stale"]
     assert row("192 MiB, hot and cold: kernel instructions per promoted page, app")[1:] == [
         *("20", "-", "-", "-", "n = 2")
