@@ -138,7 +138,7 @@ def test_copies_step_and_end(tmp_path: Path) -> None:
 def test_triangle_is_that_of_heat_without_empty_rows(tmp_path: Path) -> None:
     lines = seen.triangle(_copies(tmp_path), "after")
     assert lines[0].startswith("LAST USED") and "ON SLOW" in lines[0] and "# = " in lines[0]
-    assert [line.split()[0] for line in lines[1:]] == ["cool", "cold", "unclear", "other"]
+    assert [line.split()[0] for line in lines[1:]] == ["used", "cold", "unclear", "other"]
     assert all("|" in line and len(line) <= 80 for line in lines[1:])
 
 
