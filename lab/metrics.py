@@ -395,7 +395,8 @@ def _slow_per_op(
 
     Lines of the stack and of other memory that is always hot evict one another from the model
     cache in one layout of the address space, and not in another: the hit ratio counts their
-    misses, and differs for it between equal runs of Redis.  This figure does not count them.
+    misses, and differs for it between equal runs of Redis.  This figure does not count them when
+    that memory is on the fast tier.
     """
     told = progress[-1]["t"] if progress else 0.0
     inside = [point for point in points if start <= point[TIME] <= min(end, told)]
