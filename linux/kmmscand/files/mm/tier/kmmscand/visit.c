@@ -207,8 +207,7 @@ static void visit_look(struct visit *visit, enum walk_look look, bool huge)
 				continue;
 			if (!tries)
 				visit_time(visit, piece, look, huge);
-			if (!walk_regions(visit, piece, look, huge) && tries)
-				piece->missed = !kmmscand_fault(MISSED);
+			piece->missed = !walk_regions(visit, piece, look, huge);
 		}
 	}
 }
@@ -333,8 +332,7 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 }
 
 /*
- * Where the visit has looked, and what it and the turn have found.  With a missed look the visit
- * tells where only: what the first look misses, the second one does not look for.
+ * Where the visit has looked, and what it and the turn have found.  A missed look tells where only.
  * @pushed: candidates of the turn so far
  */
 static void visit_span(const struct visit *visit, const struct piece *piece, unsigned long pushed)
@@ -345,10 +343,9 @@ static void visit_span(const struct visit *visit, const struct piece *piece, uns
 	if (nr) {
 		span.begin = visit->region[piece->begin].addr;
 		span.end = visit->region[piece->end - 1].addr + PMD_SIZE;
+		span.window_us = piece->huge == nr ? visit->huge_us : visit->window_us;
 	}
 	if (!piece->missed) {
-		if (nr)
-			span.window_us = piece->huge == nr ? visit->huge_us : visit->window_us;
 		span.at = jiffies;
 		span.first = piece->first[0] + piece->first[1];
 		span.last = piece->last[0] + piece->last[1];
