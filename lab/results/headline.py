@@ -56,12 +56,6 @@ ROWS = (
         "hit_ratio_end",
         "{:.1%}",
     ),
-    Row(
-        "192 MiB in huge pages: accesses to fast memory at the end",
-        "hotcold-thp",
-        "hit_ratio_end",
-        "{:.1%}",
-    ),
     Row("192 MiB, hot and cold: NUMA hint faults", "hotcold-4k", "hint_faults", "{:,.0f}"),
     Row(
         "192 MiB, hot and cold: kernel instructions per promoted page, application's CPUs",
@@ -167,6 +161,12 @@ PARTS = (
                 "repeats-zipf-4k",
                 "t90_best_s",
                 "{:.1f}",
+            ),
+            _tiering(
+                "192 MiB in huge pages: accesses served by fast memory at the end",
+                "hotcold-thp",
+                "hit_ratio_end",
+                "{:.1%}",
             ),
             _tiering(
                 "Redis: accesses to slow memory per operation at the end",
