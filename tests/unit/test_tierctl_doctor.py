@@ -171,6 +171,33 @@ def test_machine_with_a_fault_has_its_finding(
     assert found.what.endswith(".")
 
 
+ROOM = replace(FAST, gib=20)  # so little that the memory used on slow nodes is much
+FULL = replace(ROOM, free=0.0)
+
+
+def much_used(tree: Tree) -> None:
+    """2 GiB of each group on node 2 are of the youngest generation."""
+    tree.change("sys/kernel/debug/lru_gen", f" {800:10} ", f" {524_288:10} ")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (replace(STOCK, nodes=(ROOM, ROOM, SLOW)), "although fast memory has room: NUMA balancing"),
+        (replace(STOCK, nodes=(FULL, FULL, SLOW)), "All fast nodes are full"),
+        (replace(OURS, nodes=(FULL, FULL, SLOW)), "All fast nodes are full"),
+    ],
+)
+def test_hot_memory_that_waits_is_a_finding(tmp_path: Path, spec: Spec, words: str) -> None:
+    found = only(report(tmp_path, spec, much_used), "hot-waits")
+    assert found.severity == "info" and words in found.what
+
+
+def test_hot_memory_that_our_promoter_takes_up_is_no_finding(tmp_path: Path) -> None:
+    spec = replace(OURS, nodes=(ROOM, ROOM, SLOW))
+    assert "hot-waits" not in ids(report(tmp_path, spec, much_used))
+
+
 @pytest.mark.parametrize(
     ("id_", "words", "path", "text"),
     [

@@ -133,13 +133,19 @@ def hot_waits(now: Snapshot) -> Found:
         parts.append(total(used(now.lruvecs, now.slow, now.machine.page).values()))
     hot = max((one.bytes for one in parts if one.bytes is not None), default=0)
     size = sum(one.total or 0 for one in now.machine.of_tier("fast"))
-    if not any(rooms) and hot > MOST_WAITING * size:
+    if hot <= MOST_WAITING * size:
+        return
+    waiting = f"{text.size(hot)} on slow nodes was used, or is new, in 60 s"
+    if not any(rooms):
         full = "The fast node is full" if len(rooms) == 1 else "All fast nodes are full"
-        what = f"{full}; {text.size(hot)} on slow nodes was used, or is new, in 60 s."
         todo = "Reclaim demotes cold pages: tierctl heat --look tells how many, top whose."
         if PROMOTE in promoters:
             todo = f"tierctl explain node {now.fast[0]}"
-        yield INFO, what, todo
+        yield INFO, f"{full}; {waiting}.", todo
+    elif promoters == {HINTS}:
+        what = f"{waiting}, although fast memory has room: NUMA balancing comes back to a process "
+        what += "after a minute of its CPU time or more."
+        yield INFO, what, "Wait; tierctl top tells whose it is, tierctl explain GROUP why it waits."
 
 
 def forced(now: Snapshot) -> Found:
