@@ -102,6 +102,8 @@ EDGE_MAY_SKIP = {
     "no block of the slow node can be held online",
     # ... or come to lie there before the kernel has isolated the block
     "the kernel gave up early",
+    # missed: test_missed_looks_tell_nothing has a kernel with faults
+    "a kernel without faults",
 }
 
 
@@ -193,6 +195,20 @@ def test_edge_selftests(
     machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
     cases = selftests.run_programs(debug_kernel, programs, EDGE, machine, out_dir, prepare="true")
     report(subtests, cases, EDGE_MAY_SKIP)
+
+
+@pytest.mark.long
+def test_missed_looks_tell_nothing(
+    torture_kernel: KernelImage, out_dir: Path, subtests: pytest.Subtests
+) -> None:
+    """Only a kernel with faults can hold looks up."""
+    programs = selftests.programs(torture_kernel, *selftests.TIER)
+    machine = topology.load("two-tier", fast_mb=512, slow_mb=512)
+    wanted = (Program("kmmscand_control_test", "missed"),)
+    report(
+        subtests,
+        selftests.run_programs(torture_kernel, programs, wanted, machine, out_dir, prepare="true"),
+    )
 
 
 @pytest.mark.long

@@ -31,6 +31,8 @@ static const char * const kmmscand_fault_names[NR_KMMSCAND_FAULTS] = {
 	[KMMSCAND_FAULT_CPU]		= "cpu",
 	[KMMSCAND_FAULT_RATE]		= "rate",
 	[KMMSCAND_FAULT_OWN_CPU]	= "own_cpu",
+	[KMMSCAND_FAULT_HELD]		= "held",
+	[KMMSCAND_FAULT_MISSED]		= "missed",
 };
 
 static int __init kmmscand_faults_init(void)

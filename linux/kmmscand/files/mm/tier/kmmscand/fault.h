@@ -28,6 +28,8 @@
  * @KMMSCAND_FAULT_CPU:			threads do not sleep for the CPU time that they use
  * @KMMSCAND_FAULT_RATE:		promote/rate_mbps is ignored
  * @KMMSCAND_FAULT_OWN_CPU:		the CPU on which the sampler itself runs has no sample
+ * @KMMSCAND_FAULT_HELD:		first looks find the mmap_lock taken
+ * @KMMSCAND_FAULT_MISSED:		a look that was missed counts as one that has found nothing
  */
 enum kmmscand_fault {
 	KMMSCAND_FAULT_YOUNG,
@@ -48,6 +50,8 @@ enum kmmscand_fault {
 	KMMSCAND_FAULT_CPU,
 	KMMSCAND_FAULT_RATE,
 	KMMSCAND_FAULT_OWN_CPU,
+	KMMSCAND_FAULT_HELD,
+	KMMSCAND_FAULT_MISSED,
 	/* private: */
 	NR_KMMSCAND_FAULTS
 };

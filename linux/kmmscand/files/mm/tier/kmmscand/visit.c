@@ -208,6 +208,7 @@ static void visit_look(struct visit *visit, enum walk_look look, bool huge)
 			if (!tries)
 				visit_time(visit, piece, look, huge);
 			piece->missed = !walk_regions(visit, piece, look, huge);
+			piece->held |= tries && piece->missed && !kmmscand_fault(MISSED);
 		}
 	}
 }
@@ -332,7 +333,8 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 }
 
 /*
- * Where the visit has looked, and what it and the turn have found.  A missed look tells where only.
+ * Where the visit has looked, and what it and the turn have found.  With a missed look the visit
+ * tells where only: what the first look misses, the second one does not look for.
  * @pushed: candidates of the turn so far
  */
 static void visit_span(const struct visit *visit, const struct piece *piece, unsigned long pushed)
@@ -343,16 +345,17 @@ static void visit_span(const struct visit *visit, const struct piece *piece, uns
 	if (nr) {
 		span.begin = visit->region[piece->begin].addr;
 		span.end = visit->region[piece->end - 1].addr + PMD_SIZE;
-		span.window_us = piece->huge == nr ? visit->huge_us : visit->window_us;
 	}
-	if (!piece->missed) {
+	if (!piece->held) {
+		if (nr)
+			span.window_us = piece->huge == nr ? visit->huge_us : visit->window_us;
 		span.at = jiffies;
 		span.first = piece->first[0] + piece->first[1];
 		span.last = piece->last[0] + piece->last[1];
 		span.pushed = piece->pushed;
 		span.turn = piece->space->turn;
 	}
-	piece->space->missed |= piece->missed;
+	piece->space->missed |= piece->held;
 	if (piece->done) {
 		if (!piece->space->missed) {
 			span.turn_at = span.at ?: 1;

@@ -64,6 +64,7 @@ struct piece {
 	unsigned int huge;		/* of the regions */
 	bool done;			/* the walk has come to the end of the address space */
 	bool missed;			/* the last look has not come to the end of the piece */
+	bool held;			/* a look has not */
 	u64 looked;			/* when the first look has begun, by ktime_get_ns() */
 	u32 first[2], last[2];		/* entries found in the looks, of page tables and huge */
 	u32 between_us[2];		/* between the looks */

@@ -438,6 +438,8 @@ bool walk_regions(struct visit *visit, struct piece *piece, enum walk_look look,
 	struct walk w;
 	int ret = 0;
 
+	if (look == WALK_FIRST && kmmscand_fault(HELD))
+		return false;
 	walk_begin(&w, visit, piece, look);
 	w.huge = huge;
 	for (i = piece->next; i < piece->end && ret >= 0; i = last + 1) {

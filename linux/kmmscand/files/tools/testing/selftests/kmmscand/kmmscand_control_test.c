@@ -9,6 +9,8 @@
  *   opt_out, scale		scan_opt_out
  *   off, off_shared, offline,
  *   max, max_above		scan_max
+ *   spans			scan_held
+ *   missed			scan_missed
  *
  * That something stays proves nothing if nothing is promoted, so a twin that is as hot has
  * to arrive on the fast node.
@@ -25,6 +27,7 @@
 #define CGROUPS		"/tmp/kmmscand_control_test"
 #define SHOW_SCAN	"--show-scan"
 #define SPANS		"/sys/kernel/debug/tier/spans"
+#define HELD		"/sys/kernel/debug/tier/faults/scan_held"
 /* A process that has opted out must have been seen at least so often */
 #define OFF_SAMPLES	2
 
@@ -783,6 +786,66 @@ static void test_spans(void)
 	ksft_test_result(ok, "the last visit and the last turn of a process can be read\n");
 }
 
+/* Turns of several visits add up: more candidates than a visit takes while few can move. */
+static void test_turn(void)
+{
+	struct span_line s = {};
+	struct worker *w;
+	bool ok, seen = false;
+	double end;
+
+	set("promote/rate_mbps", "1");
+	w = start("", 16 * MB);
+	ok = !enable(true);
+	for (end = now() + ARRIVE_S; !seen && now() < end; usleep(20000))
+		seen = span_of(w->pid, &s) && s.pushed && s.turn_pushed > 2 * s.pushed &&
+		       s.end - s.begin < 8 * MB;
+	ksft_print_msg("%u candidates in a turn, %u in the last visit\n", s.turn_pushed, s.pushed);
+	ok &= seen && s.turn_pushed <= 16 * MB / PAGE * 2;
+	ok &= stop_all();
+	enable(false);
+	ksft_test_result(ok, "a turn has what all of its visits have found\n");
+}
+
+/* Waits for a turn of a process to end that began after this call. */
+static bool turn_ends(pid_t pid, double seconds, struct span_line *s)
+{
+	double begin = now(), end = begin + seconds;
+
+	for (; now() < end; usleep(20000))
+		if (span_of(pid, s) && s->turn_pushed && now() - s->turn_age_ms / 1000.0 > begin)
+			return true;
+	return false;
+}
+
+/* A turn in which a look has met a taken mmap_lock tells nothing of what is hot. */
+static void test_missed(void)
+{
+	struct span_line before = {}, s = {};
+	struct worker *w;
+	bool ok, kept;
+
+	if (access(HELD, W_OK)) {
+		ksft_test_result_skip("a kernel without faults\n");
+		return;
+	}
+	only_look();
+	w = start("", 2 * MB);
+	ok = !enable(true) && turn_ends(w->pid, ARRIVE_S, &before) && !change(HELD, "Y");
+	/* Visits that have begun come to their end. */
+	sleep(1);
+	ok &= span_of(w->pid, &before) && before.turn_pushed;
+	sleep(2);
+	kept = span_of(w->pid, &s) && s.turn_pushed == before.turn_pushed &&
+	       s.turn_age_ms >= before.turn_age_ms + 1500;
+	ksft_print_msg("%u candidates %u ms ago, then %u candidates %u ms ago\n",
+		       before.turn_pushed, before.turn_age_ms, s.turn_pushed, s.turn_age_ms);
+	ok &= !change(HELD, "N") && turn_ends(w->pid, ARRIVE_S, &s);
+	ok &= stop_all();
+	enable(false);
+	ksft_test_result(ok && kept, "a turn with a missed look tells nothing\n");
+}
+
 static const struct tier_test tests[] = {
 	{ "prctl", test_prctl },
 	{ "inherit", test_inherit },
@@ -797,6 +860,8 @@ static const struct tier_test tests[] = {
 	{ "charges", test_charges },
 	{ "churn", test_churn },
 	{ "spans", test_spans },
+	{ "turn", test_turn },
+	{ "missed", test_missed },
 };
 
 int main(int argc, char **argv)
