@@ -63,7 +63,7 @@ static atomic_long_t period_young;
 /**
  * period_visited - a part of an address space was visited
  * @slow:      slow nodes
- * @window_us: between the last two looks; U32_MAX if more parts follow
+ * @window_us: between the last two looks; U32_MAX if more parts follow soon
  * @young:     slow pages with an Accessed bit when the visits of all parts began, or 0
  *
  * Context: any.
@@ -318,9 +318,10 @@ static void period_learn_groups(struct period *p)
 }
 
 /*
- * What have visits found since the window was updated?  A part of an address space tells little, so
- * ends of turns are waited for, until these have begun with as many young pages as in a mean
- * period: many small address spaces without a candidate must not lengthen the windows of all.
+ * What have visits found since the window was updated?  One visit of a large address space tells
+ * little, so visits tell at the end of a turn, or after a period of one.  They tell enough when
+ * they have begun with as many young pages as in a mean period: many small address spaces without
+ * a candidate must not lengthen the windows of all.
  */
 static void period_learn_visits(struct period *p, struct policy_period *period)
 {
@@ -336,7 +337,7 @@ static void period_learn_visits(struct period *p, struct policy_period *period)
 	period->visited = young - p->learned >= max(p->mean, PERIOD_YOUNG_LEAST);
 	p->mean += (long)(young - p->young - p->mean) / PERIOD_MEAN;
 	period->window_us = READ_ONCE(p->turn_us);
-	/* No turn has ended. */
+	/* No visit has told. */
 	if (period->window_us == U32_MAX)
 		period->window_us = p->policy.window_us;
 	p->visits = visits;

@@ -67,7 +67,8 @@ struct span {
  * @read:     page tables read in this turn
  * @cost:     of the visits of this turn, in ns
  * @pushed:   candidates of this turn, in base pages
- * @young:    slow pages accessed before the visits of this turn, by bits and owed flushes
+ * @young:    slow pages accessed before the visits since @told, by bits and owed flushes
+ * @told:     when the turn began, or told of its parts last, in jiffies
  * @found:    candidates of the last visit
  * @found_of: page tables in which the last visit found them
  * @change:   how many pages looks for change find
@@ -97,7 +98,7 @@ struct space {
 	unsigned int tables, read;
 	u64 cost;
 	unsigned long pushed;
-	unsigned long young;
+	unsigned int young, told;
 	unsigned int found, found_of;
 	struct policy_change change;
 	unsigned int owed;

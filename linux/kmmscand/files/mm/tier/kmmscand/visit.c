@@ -138,6 +138,8 @@ static bool visit_clear(struct visit *visit, u64 deadline)
 		return ++visit->bumped < VISIT_PIECES;
 	}
 	space->group = tier_mm_group(space->mm);
+	if (!space->next)
+		space->told = jiffies;
 	*piece = (struct piece) {
 		.space = space, .begin = visit->nr, .end = visit->nr, .cleared = space->owed,
 	};
@@ -299,6 +301,8 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 	const nodemask_t *slow = &visit->nodes->slow;
 	struct space *space = piece->space;
 	unsigned int nr = piece->end - piece->begin;
+	unsigned int now = jiffies;
+	bool tell = piece->done || now - space->told >= msecs_to_jiffies(kmmscand_period_ms);
 
 	if (!piece->missed) {
 		victim_found(space->group, piece->first[0], piece->last[0], piece->between_us[0]);
@@ -314,19 +318,20 @@ static void visit_learn_full(struct visit *visit, struct piece *piece, u64 cost)
 		space->found = piece->pushed;
 		space->found_of = nr;
 	}
-	if (!piece->done) {
-		period_visited(slow, U32_MAX, 0);
-		return;
+	period_visited(slow, tell ? visit->window_us : U32_MAX, tell ? space->young : 0);
+	if (tell) {
+		space->told = now;
+		space->young = 0;
 	}
+	if (!piece->done)
+		return;
 	if (!piece->missed)
 		space->turn = policy_turn(space->turn, space->cost, min(space->pushed, U32_MAX),
 					  period_loss(slow, space->group), period_page_ns(slow),
 					  period_saturated(slow));
-	period_visited(slow, visit->window_us, space->young);
 	space->tables = space->read;
 	space->cost = 0;
 	space->pushed = 0;
-	space->young = 0;
 	space->read = 0;
 	space->number++;
 	count_kmmscand_events(KMMSCAND_MM_SCANNED, 1);
