@@ -9,7 +9,6 @@ The files say what readers may rely on: inside tierctl/1 a field is never rename
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import sys
 import types
@@ -35,14 +34,28 @@ NOTE = {
 
 
 def _kinds() -> dict[str, Any]:
-    """The dataclass of each kind of answer: each command has its own in SCHEMAS."""
-    from tierctl import cli  # noqa: PLC0415 - tests import this file
+    """The dataclass of each kind of answer."""
+    # A script has no path to tierctl before.
+    from tierctl.checks import check  # noqa: PLC0415
+    from tierctl.commands import capture, forecast, heat, profile, rows, top, why  # noqa: PLC0415
+    from tierctl.explain import scene  # noqa: PLC0415
+    from tierctl.model import addressmap, status  # noqa: PLC0415
 
-    found: dict[str, Any] = {}
-    for name in cli.COMMANDS:
-        module = importlib.import_module(f"tierctl.commands.{name}")
-        found |= getattr(module, "SCHEMAS", {})
-    return found
+    changes = [f"profile-{name}" for name in ("show", "diff", "apply", "verify", "revert")]
+    return {
+        "capture": capture.Captured,
+        "doctor": check.Report,
+        "explain": scene.Explained,
+        "forecast": forecast.Forecast,
+        "heat": heat.Heat,
+        "heat-map": addressmap.AddressMap,
+        "profile-list": profile.List,
+        "status": status.Status,
+        "top": top.Top,
+        "top-processes": top.Processes,
+        "why": why.Why,
+        **dict.fromkeys(("set", "group-set", *changes), rows.Answer),
+    }
 
 
 def of_type(kind: Any) -> dict[str, Any]:

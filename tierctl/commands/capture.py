@@ -117,9 +117,6 @@ def _draw(reply: Reply, style: text.Style) -> list[str]:
     return lines
 
 
-SCHEMAS = {"capture": Captured}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "capture",

@@ -53,9 +53,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(reply, source, args, _draw)
 
 
-SCHEMAS = {"doctor": Report}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "doctor",

@@ -121,9 +121,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(reply, source, args, draw)
 
 
-SCHEMAS = {"explain": Explained}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "explain",

@@ -118,9 +118,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(answer(source), source, args, draw)
 
 
-SCHEMAS = {"forecast": Forecast}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "forecast",

@@ -238,9 +238,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(by_address(source, args.map, rows, interval), source, args, draw_map)
 
 
-SCHEMAS = {"heat": Heat, "heat-map": AddressMap}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "heat",

@@ -32,9 +32,6 @@ class List:
     chosen: str | None
 
 
-SCHEMAS = {"profile-list": List} | {
-    f"profile-{name}": Answer for name in ("show", "diff", "apply", "verify", "revert")
-}
 NONE = "No profile is chosen.  Choose one with: tierctl profile apply NAME"
 NO_SETTING = (
     "This kernel has no setting of {}: nothing is changed.  The profile hint works on kernels with "

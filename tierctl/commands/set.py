@@ -20,7 +20,6 @@ from tierctl.core.paths import KEPT, TIER
 from tierctl.core.reply import Reply, show
 from tierctl.core.source import Source
 
-SCHEMAS = {"set": Answer, "group-set": Answer}
 TYPED = "typed"
 
 

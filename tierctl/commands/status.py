@@ -233,9 +233,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(collect(source, args.interval or 1.0), source, args, draw)
 
 
-SCHEMAS = {"status": Status}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "status",

@@ -280,9 +280,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(reply, source, args, draw)
 
 
-SCHEMAS = {"top": Top, "top-processes": Processes}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser(
         "top",

@@ -184,9 +184,6 @@ def command(args: argparse.Namespace, source: Source) -> int:
     return show(answer(source, args.number), source, args, draw)
 
 
-SCHEMAS = {"why": Why}  # by kind of answer
-
-
 def add_commands(commands: Any) -> None:
     one = commands.add_parser("why", help="why a node is in its tier, and what would change it")
     one.add_argument("what", metavar="node")
