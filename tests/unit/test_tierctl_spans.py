@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tierctl_process import MIB, PID, machine, spans
+from tierctl_process import PID, machine, spans
 
 from tierctl.read.spans import SPANS, Span
 from tierctl.read.spans import spans as read
@@ -18,7 +18,7 @@ LINUX = Path(__file__).parents[2] / "linux"
 def test_spans_of_the_kernel_are_read_by_the_names_of_columns(tmp_path: Path) -> None:
     found = machine(tmp_path)
     found.tree.put(SPANS[1:], spans(pushed=77, age_ms=1200))
-    wanted = Span(PID, 77, 0, MIB << 20, 250_000, 900, 77, 77, 1200, 3, 77, 1200)
+    wanted = Span(PID, 250_000, 77, 1200, 77, 1200)
     assert read(found) == {PID: wanted}  # pid 0 has no owner
     names, *lines = spans(pushed=77).splitlines()
     more = "\n".join([f"new {names}", *(f"9 {line}" for line in lines), "cut 1 2"])
@@ -35,10 +35,10 @@ def test_spans_of_another_format_are_unknown(tmp_path: Path, text: str) -> None:
     assert read(found) is None
 
 
-def test_columns_of_the_kernel_are_known() -> None:
+def test_columns_that_are_read_are_those_of_the_kernel() -> None:
     code = (LINUX / "kmmscand/files/mm/tier/kmmscand/spans.c").read_text()
     names = "".join(re.findall(r'seq_puts\(m, "([a-z].*?)(?:\\n)?"\);', code))
-    assert tuple(names.split()) == Span._fields
+    assert set(Span._fields) <= set(names.split())
 
 
 def test_spans_before_the_first_turn_tell_of_the_visit(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from tierctl.core.source import Source
 
 SPANS = "/sys/kernel/debug/tier/spans"
-HEX = ("begin", "end")  # columns
 SEEN_MS = 60_000  # since a visit or turn, at most: an older one does not tell what is hot now
 
 
@@ -16,15 +15,9 @@ class Span(NamedTuple):
     """A visit, two looks at a range of an address space; a turn is of visits of all of it."""
 
     pid: int
-    cgroup: int
-    begin: int
-    end: int
     window_us: int
-    first: int
-    last: int
     pushed: int  # candidates, in base pages
     age_ms: int
-    turn: int
     turn_pushed: int | None  # None before the end of the first turn
     turn_age_ms: int | None
 
@@ -58,6 +51,4 @@ def spans(source: Source) -> dict[int, Span] | None:
 
 
 def _value(name: str, word: str) -> int | None:
-    if word == "-" and name.startswith("turn_"):
-        return None
-    return int(word, 16 if name in HEX else 10)
+    return None if word == "-" and name.startswith("turn_") else int(word)
