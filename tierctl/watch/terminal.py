@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from tierctl.core import text
 from tierctl.core.errors import LACKING, USAGE, TierctlError
@@ -16,8 +16,10 @@ from tierctl.watch import screen
 from tierctl.watch.screen import ALARM, BAR, HEAD, SELECTED, WARN
 from tierctl.watch.viewer import Viewer
 
-if TYPE_CHECKING:
+try:
     import curses
+except ImportError:  # Python may lack it
+    curses = None  # type: ignore[assignment]
 
 INSTEAD = "use: tierctl status"
 TEXTS = ("?", "e", "h")
@@ -28,11 +30,8 @@ def check() -> None:
     """An error unless there is a terminal that can place its cursor."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TierctlError("watch needs a terminal", INSTEAD, USAGE)
-    try:
-        import curses  # noqa: PLC0415 - Python may lack it
-    except ImportError:
-        what = "this Python has no curses"
-        raise TierctlError(what, f"install python3; or {INSTEAD}", LACKING) from None
+    if curses is None:
+        raise TierctlError("this Python has no curses", f"install python3; or {INSTEAD}", LACKING)
     name = os.environ.get("TERM", "")
     try:
         curses.setupterm(name or "unknown", sys.stdout.fileno())
@@ -50,8 +49,6 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 def _attributes(colour: bool) -> dict[str, int]:
     """What stands for each kind of a line."""
-    import curses  # noqa: PLC0415
-
     found = dict.fromkeys((BAR, SELECTED), curses.A_REVERSE)
     found |= {HEAD: curses.A_BOLD, WARN: curses.A_BOLD, ALARM: curses.A_BOLD | curses.A_REVERSE}
     if colour and curses.has_colors():
@@ -65,8 +62,6 @@ def _attributes(colour: bool) -> dict[str, int]:
 
 def _print(window: curses.window, found: Viewer, key: str, style: text.Style) -> None:
     """A text below the shell's prompt, where the terminal scrolls; Enter or Ctrl-C goes on."""
-    import curses  # noqa: PLC0415
-
     try:
         curses.endwin()
         if key == "e":
@@ -84,8 +79,6 @@ def _print(window: curses.window, found: Viewer, key: str, style: text.Style) ->
 
 def _loop(window: curses.window, found: Viewer, style: text.Style) -> None:
     """Until q."""
-    import curses  # noqa: PLC0415
-
     attributes = _attributes(style.colour)
     with suppress(curses.error):
         curses.curs_set(0)
@@ -121,8 +114,6 @@ def _loop(window: curses.window, found: Viewer, style: text.Style) -> None:
 
 def run(found: Viewer, style: text.Style) -> None:
     """Show a screen, which goes whatever ends the program."""
-    import curses  # noqa: PLC0415
-
     for one in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, _end)
     try:
