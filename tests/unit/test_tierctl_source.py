@@ -99,7 +99,7 @@ def capture(live: Live, file: Path, steps: int = 2) -> Bundle:
     for number in range(steps):
         if number:
             (live.place("/proc/a")).write_text(f"step {number}\n")
-            recorder.wait(0.01)
+            recorder.go_on(0.01)
         recorder.get("/proc/a")
         recorder.get("/proc/dir/b")
         recorder.get("/proc/none")
@@ -141,7 +141,7 @@ def test_bundle_without_a_path_says_not_captured_and_not_absent(live: Live, tmp_
 def test_bundle_knows_a_file_that_vanishes_and_one_that_comes(live: Live, tmp_path: Path) -> None:
     recorder = Recorder(live)
     recorder.get("/proc/a")
-    recorder.wait(0)
+    recorder.go_on(0)
     live.place("/proc/a").unlink()
     recorder.get("/proc/a")
     recorder.get("/proc/dir/b")
@@ -159,7 +159,7 @@ def test_clock_that_is_set_moves_no_sample(
 ) -> None:
     recorder = Recorder(live)
     monkeypatch.setattr("time.time", lambda: 5.0)
-    recorder.wait(0.01)
+    recorder.go_on(0.01)
     first, second = (one.time for one in recorder.samples)
     assert 0.005 < second - first < 5 and recorder.time() == 5.0
 

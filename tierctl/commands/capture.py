@@ -38,7 +38,7 @@ class Captured:
 
 def record(source: Source, samples: int, interval: float, targets: Sequence[str] = ()) -> Recorder:
     """All samples, each with all that the commands read, and `explain` for its targets."""
-    recorder = _Still(source)
+    recorder = Recorder(source)
     for number in range(samples):
         if number:
             recorder.go_on(interval)
@@ -60,17 +60,7 @@ def _explain(recorder: Recorder, target: str) -> None:
         heat.by_address(recorder, int(target), 1, 0.0)
 
 
-class _Still(Recorder):
-    """Commands that wait see the same sample again; only go_on() begins the next one."""
-
-    def wait(self, seconds: float) -> None:
-        """Do nothing."""
-
-    def go_on(self, seconds: float) -> None:
-        super().wait(seconds)
-
-
-def _once(recorder: _Still) -> None:
+def _once(recorder: Recorder) -> None:
     now = twice(recorder, 0.0)
     status.answer(now)
     checks.run(ALL, now)

@@ -36,9 +36,7 @@ CODES = {ABSENT: errno.ENOENT, DENIED: errno.EACCES, MISSING: errno.ENODATA}
 
 def reason_of(error: OSError) -> str:
     """One word or a few that say why a path could not be read."""
-    if error.errno in REASONS:
-        return REASONS[error.errno]
-    return f"failed: {error.strerror or error}"
+    return REASONS.get(error.errno or 0, f"failed: {error.strerror or error}")
 
 
 def failure(reason: str, path: str) -> OSError:
@@ -149,8 +147,7 @@ class Live(Source):
         self._open: tuple[str, int] | None = None  # the file of the last pread()
 
     def __del__(self) -> None:
-        if getattr(self, "_open", None):
-            self._close()
+        self._close()
 
     def place(self, path: str) -> Path:
         from pathlib import Path  # noqa: PLC0415 - `status` does without its import
@@ -160,10 +157,8 @@ class Live(Source):
     def read(self, path: str) -> str:
         file = os.open(self.root + path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = os.read(file, CHUNK)
-            parts = [data]
-            while data:
-                data = os.read(file, CHUNK)
+            parts = []
+            while data := os.read(file, CHUNK):
                 parts.append(data)
         finally:
             os.close(file)
@@ -211,7 +206,10 @@ class Live(Source):
 
 
 class Recorder(Source):
-    """Wraps another Source, and keeps all that was read."""
+    """Wraps another Source, and keeps all that was read.
+
+    Commands that wait see the same sample again; only go_on() begins the next one.
+    """
 
     def __init__(self, inner: Source) -> None:
         super().__init__()
@@ -250,5 +248,8 @@ class Recorder(Source):
         return self.inner.clock()
 
     def wait(self, seconds: float) -> None:
+        """Do nothing."""
+
+    def go_on(self, seconds: float) -> None:
         self.inner.wait(seconds)
         self.samples.append(Sample(self._ahead + self.inner.clock()))
