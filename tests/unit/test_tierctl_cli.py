@@ -207,7 +207,7 @@ def test_error_of_the_system_that_no_command_expects_is_one_line(
     def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(status, "collect", refuse)
+    monkeypatch.setattr(status, "twice", refuse)
     assert tierctl(machines["ours"], "status") == code
     assert capsys.readouterr().err == f"tierctl: /x: {error.strerror}; {todo}\n"
 
@@ -218,7 +218,7 @@ def test_fault_of_tierctl_is_one_line_unless_it_is_wanted(
     def fail(*_: object) -> None:
         raise KeyError("no")
 
-    monkeypatch.setattr(status, "collect", fail)
+    monkeypatch.setattr(status, "twice", fail)
     assert tierctl(machines["ours"], "status") == USAGE
     assert "internal error, KeyError: 'no'; report it" in capsys.readouterr().err
     monkeypatch.setenv("TIERCTL_DEBUG", "1")

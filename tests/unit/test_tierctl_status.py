@@ -14,6 +14,7 @@ from tierctl import cli
 from tierctl.commands import status
 from tierctl.core.errors import FINDING
 from tierctl.core.text import Style
+from tierctl.model.snapshot import twice
 
 Output = pytest.CaptureFixture[str]
 
@@ -71,7 +72,7 @@ def test_status_with_an_error_has_exit_1(tmp_path: Path, capsys: Output) -> None
 
 def test_status_of_many_groups_reads_none_of_their_files(tmp_path: Path) -> None:
     source = Stepping(build(tmp_path, replace(OURS, groups=100, processes=300, cpus=32)))
-    status.collect(source, 1.0)
+    status.answer(twice(source, 1.0))
     assert not [path for path in source.reads if path.startswith("/sys/fs/cgroup")]
     assert sum(source.reads.values()) < 350
     assert not [path for path in source.reads if path.startswith("/proc/10000")]
@@ -84,7 +85,7 @@ def test_status_of_a_large_machine_is_within_its_budget(tmp_path: Path) -> None:
     costs = []
     for _ in range(3):
         began = time.process_time()
-        status.draw(status.collect(source, 1.0), Style())
+        status.draw(status.answer(twice(source, 1.0)), Style())
         costs.append(time.process_time() - began)
     assert min(costs) < 0.05
 

@@ -136,11 +136,6 @@ def check(setting: Setting, wanted: object, where: str = "") -> Wanted:
     raise TierctlError(what, "correct the file" if where else "give another value", USAGE)
 
 
-def from_words(setting: Setting, word: str) -> Wanted:
-    """The value that was typed."""
-    return check(setting, int(word) if NUMBER.fullmatch(word) else word)
-
-
 def resolve(source: Source, setting: Setting, wanted: Wanted, now: str) -> tuple[str | None, str]:
     """The text for the file, or None; and why this text, or why none, on this machine."""
     if wanted == DEFAULT and setting.default is not None:

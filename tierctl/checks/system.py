@@ -121,11 +121,9 @@ def taint(now: Snapshot) -> Found:
 
 def lockdown(now: Snapshot) -> Found:
     text = now.source.get(LOCKDOWN)
-    if text is None:
-        if now.source.why(LOCKDOWN) != ABSENT:
-            raise NotDone(f"{LOCKDOWN} cannot be read; run as root")
-        return
-    if "[none]" not in text:
+    if now.source.why(LOCKDOWN) not in ("", ABSENT):
+        raise NotDone(f"{LOCKDOWN} cannot be read; run as root")
+    if text is not None and "[none]" not in text:
         yield (
             INFO,
             "Lockdown is on (Secure Boot): debugfs lru_gen is refused.",

@@ -11,7 +11,7 @@ from tierctl.change import plan as planning
 from tierctl.change.config import Want
 from tierctl.change.limits import NO_LIMIT
 from tierctl.change.plan import Row
-from tierctl.change.settings import Kind, find, from_words, known, lacks
+from tierctl.change.settings import NUMBER, Kind, check, find, known, lacks
 from tierctl.commands import rows
 from tierctl.commands.rows import Answer
 from tierctl.core import text
@@ -24,8 +24,8 @@ TYPED = "typed"
 
 
 def _setting(args: argparse.Namespace, source: Source) -> Want:
-    setting = find(args.key)
-    return Want(setting, from_words(setting, args.value), TYPED)
+    setting, word = find(args.key), args.value
+    return Want(setting, check(setting, int(word) if NUMBER.fullmatch(word) else word), TYPED)
 
 
 def _limit(args: argparse.Namespace, source: Source) -> Want:

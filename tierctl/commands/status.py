@@ -50,10 +50,6 @@ def answer(now: Snapshot) -> Reply:
     return Reply("status", of(now, current(now.source), report.findings), now.sources, code)
 
 
-def collect(source: Source, interval: float) -> Reply:
-    return answer(twice(source, interval))
-
-
 # --- text ------------------------------------------------------------------------
 
 
@@ -230,7 +226,7 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
 
 
 def command(args: argparse.Namespace, source: Source) -> int:
-    return show(collect(source, args.interval or 1.0), source, args, draw)
+    return show(answer(twice(source, args.interval or 1.0)), source, args, draw)
 
 
 def add_commands(commands: Any) -> None:

@@ -84,15 +84,9 @@ def answer(source: Source, wanted: int) -> Reply:
     if not why_not and node.access and first and first.access:
         result = distance.formula(node.access, first.access)
         why_not = "" if result is not None else "a latency or a bandwidth is 0"
+    change = _change(machine, node, why_not)
     data = Why(
-        node,
-        first,
-        result,
-        why_not or None,
-        machine.top,
-        machine.tiers,
-        working.demotes(),
-        _change(machine, node, why_not),
+        node, first, result, why_not or None, machine.top, machine.tiers, working.demotes(), change
     )
     return Reply("why", data, machine.sources | working.sources)
 

@@ -77,10 +77,10 @@ def locked(path: Path, patience_s: float, busy: str) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                pass
-            if time.monotonic() >= deadline:
-                raise TierctlError(busy, "wait until it ends, and try again", FINDING)
-            time.sleep(0.02)
+                if time.monotonic() >= deadline:
+                    todo = "wait until it ends, and try again"
+                    raise TierctlError(busy, todo, FINDING) from None
+                time.sleep(0.02)
         yield
     finally:
         os.close(file)

@@ -9,12 +9,10 @@ from collections.abc import Iterable
 PAGE_SIZES = (4096, 16384, 65536)
 
 
-def number(text: str | None) -> int | None:
-    """A decimal number, also with a sign."""
-    if text is None:
-        return None
+def number(text: str | None, base: int = 10) -> int | None:
+    """A number, also with a sign."""
     try:
-        return int(text)
+        return int(text or "", base)
     except ValueError:
         return None
 

@@ -15,21 +15,8 @@ from tierctl.core import text
 from tierctl.core.errors import LACKING, USAGE, TierctlError
 from tierctl.core.parse import as_ranges, labelled_kib, number, ranges
 from tierctl.core.paths import CGROUP, LRU_GEN, NODES, STAT, TIER
-from tierctl.explain import scene
+from tierctl.explain import process, scene
 from tierctl.explain.obstacles import Obstacle
-from tierctl.explain.process import (
-    DEEP,
-    by_fault,
-    facts,
-    if_hot,
-    limit_words,
-    limit_zero,
-    mib,
-    no_slow_tier,
-    nothing,
-    pools,
-    waiting,
-)
 from tierctl.explain.scene import ACT, FINE, UNKNOWN, Explained, Scene, Split, stated
 from tierctl.read import flags, groups, lru, pages
 from tierctl.read.flags import BOTH
@@ -71,9 +58,9 @@ def _by_age(
         looked = "?" if cold.looked_s is None else f"{cold.looked_s:.0f} s"
         split.take("cold-lru", cold.bytes, LRU_GEN, looked=looked)
     if found.promoters and PROMOTE not in found.promoters:
-        by_fault(split, found, now.fast)
+        process.by_fault(split, found, now.fast)
         return
-    if_hot(split, way, ONLY_VISITS)
+    process.if_hot(split, way, ONLY_VISITS)
     why = "not looked at by MGLRU for 60 s"
     if now.lruvecs is None:
         why = f"MGLRU: {note.state}"
@@ -102,7 +89,7 @@ def _policies(split: Split, found: Scene, pids: Sequence[int], deep: bool) -> st
     """Take what memory policies keep; what to say of processes whose policies are not read."""
     if not found.rules <= BOTH:
         return ", policies"
-    source, now, left = found.now.source, found.now, DEEP
+    source, now, left = found.now.source, found.now, process.DEEP
     bound: dict[str, int] = {}
     unread, began = len(pids[PROCESSES:]), found.now.source.clock()
     for pid in pids[:PROCESSES]:
@@ -127,11 +114,11 @@ def _stays(
     if allowed:
         words = scene.cpuset_words(found, allowed, path)
         split.rest("cpuset", f"{CGROUP}{path}/{CPUSET}", **words)
-    elif not limit_zero(split, found, limits) and found.rules == {PROMOTE}:
+    elif not process.limit_zero(split, found, limits) and found.rules == {PROMOTE}:
         rows = [pages.status(found.now.source, pid) for pid in pids[:PROCESSES]]
         if rows and all(one.get("TierScan") == "0" for one in rows):
             split.rest("opt-out", "/proc/PID/status TierScan of all processes")
-    return not split.left or nothing(split, found)
+    return not split.left or process.nothing(split, found)
 
 
 def group(found: Scene, name: str, deep: bool, seconds: float) -> Explained:
@@ -148,7 +135,7 @@ def group(found: Scene, name: str, deep: bool, seconds: float) -> Explained:
     size = sum(value for node, value in usage.by_node.items() if node in slow)
     answer.slow = answer.slow_low = answer.slow_high = size
     if not slow:
-        return no_slow_tier(answer, found)
+        return process.no_slow_tier(answer, found)
     limits = groups.limits_above(source, path, found.now.fast)
     scene.watch(found, seconds)
     split = Split(size, answer.reasons)
@@ -164,7 +151,7 @@ def group(found: Scene, name: str, deep: bool, seconds: float) -> Explained:
     if split.left and not _stays(split, found, path, limits, pids):
         inside = _inside(found, path)
         _by_age(split, found, slow, inside, scene.obstacle(found, found.now.fast, limits))
-    answer.looked_at = facts(found) + limit_words(limits)
+    answer.looked_at = process.facts(found) + process.limit_words(limits)
     answer.not_looked_at.append(BY_PROCESS.format(unread))
     return answer
 
@@ -198,10 +185,10 @@ def _groups_on(split: Split, found: Scene, node: int) -> int:
         elif way:
             used = lru.used(_inside(found, path), [node], found.now.machine.page)[node].bytes
             before = split.left
-            if_hot(split, way, ONLY_VISITS, size if used is None else used)
+            process.if_hot(split, way, ONLY_VISITS, size if used is None else used)
             limited += before - split.left
         else:
-            limit_zero(split, found, limits, size)
+            process.limit_zero(split, found, limits, size)
     return limited
 
 
@@ -212,7 +199,8 @@ def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
     kernel = ("Slab", "KernelStack", "PageTables", "SecPageTables")
     lists = sum(info.get(name, 0) for name in ("Active", "Inactive", "Unevictable"))
     split.take("kernel", sum(info.get(name, 0) for name in kernel), place)
-    split.take("hugetlb", hugetlb(found.now.source, node.node) or 0, place, places=pools(found))
+    held = hugetlb(found.now.source, node.node) or 0
+    split.take("hugetlb", held, place, places=process.pools(found))
     if "Active" in info:
         split.take("off-lru", split.left - lists, place)
     if found.rules == {PROMOTE}:
@@ -221,10 +209,10 @@ def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
     if found.rules <= BOTH:
         split.take("dirty", info.get("Dirty", 0) + info.get("Writeback", 0), place)
     limited = _groups_on(split, found, node.node)
-    if not split.left or nothing(split, found):
+    if not split.left or process.nothing(split, found):
         return
     way = scene.obstacle(found, found.now.fast, ())
-    hot, proof = waiting(found, node.node), f"{TIER}/node{node.node}/hot"
+    hot, proof = process.waiting(found, node.node), f"{TIER}/node{node.node}/hot"
     if way is not None:
         split.take(way.id, hot or 0, proof, **way.words)
     elif PROMOTE in found.promoters:
@@ -235,7 +223,7 @@ def _slow_node(answer: Explained, found: Scene, node: Node) -> None:
 
 def _fast_node(answer: Explained, found: Scene, node: Node) -> None:
     """Nothing of a fast node is slow; but what waits for it?"""
-    hot = waiting(found)
+    hot = process.waiting(found)
     way = scene.obstacle(found, [node.node], ()) if found.promoters else None
     if way is not None and way.id == "full":
         one = stated("full-node", way.proof, waits=text.size(hot), **way.words)
@@ -243,10 +231,10 @@ def _fast_node(answer: Explained, found: Scene, node: Node) -> None:
         answer.reasons = [one]
     cold = found.now.cold.get(node.node)
     answer.looked_at += [
-        f"free above the high watermark {mib(scene.rooms(found, [node.node]))}",
+        f"free above the high watermark {process.mib(scene.rooms(found, [node.node]))}",
         f"cold on it (idle for 60 s when MGLRU looked) {text.size(cold.bytes if cold else None)}"
         + (f", {text.size(cold.unknown_bytes)} ?" if cold and cold.unknown_bytes else ""),
-        f"found hot on slow nodes {mib(hot)}",
+        f"found hot on slow nodes {process.mib(hot)}",
     ]
 
 
@@ -261,12 +249,12 @@ def node(found: Scene, number: int, seconds: float) -> Explained:
     answer = Explained("node", f"node {number}", node=number, tier=one.tier, total=one.used)
     answer.slow = answer.slow_low = answer.slow_high = slow
     if not found.now.slow:
-        return no_slow_tier(answer, found)
+        return process.no_slow_tier(answer, found)
     scene.watch(found, seconds)
     if one.tier == "slow":
         _slow_node(answer, found, one)
         answer.not_looked_at.append(BY_PROCESS.format(", policies"))
     else:
         _fast_node(answer, found, one)
-    answer.looked_at = [*facts(found), *answer.looked_at]
+    answer.looked_at = [*process.facts(found), *answer.looked_at]
     return answer

@@ -154,8 +154,7 @@ class Sampler:
 
     def _now(self, found: Mechanisms, count: int) -> _Mark:
         ticks = self._cpu(count)
-        sample = counters.take(self.source, found)
-        return _Mark(sample, ticks)
+        return _Mark(counters.take(self.source, found), ticks)
 
     def _cpu(self, count: int) -> dict[int, int]:
         """CPU time of the threads, of which ``count`` nodes have at least one each."""

@@ -13,12 +13,11 @@ from tierctl.core.parse import number, ranges
 from tierctl.core.paths import TIER
 from tierctl.core.reply import Note, note_for
 from tierctl.core.source import Source
-from tierctl.read.nodes import Access, Machine, Node
+from tierctl.read.nodes import FIGURES, Access, Machine, Node
 
 CHUNK_BITS = 7  # MEMTIER_CHUNK_BITS
 DRAM = (4 << CHUNK_BITS) + (1 << CHUNK_BITS >> 1)  # MEMTIER_ADISTANCE_DRAM
 DAX = 5 * DRAM  # MEMTIER_DEFAULT_DAX_ADISTANCE
-FIELDS = ("read_latency", "write_latency", "read_bandwidth", "write_bandwidth")
 DAXES = "/sys/bus/dax/devices"
 KMEM = "/sys/bus/dax/drivers/kmem"
 CXL = "/sys/bus/cxl/devices"
@@ -49,7 +48,7 @@ def reference(nodes: Sequence[Node]) -> Reference:
         if base is None or base.access is None:
             base = one
             continue
-        for name in FIELDS:
+        for name in FIGURES:
             first = getattr(base.access, name)
             if abs(getattr(one.access, name) - first) * 10 > first:
                 return Reference(base.node, mismatch=one.node)

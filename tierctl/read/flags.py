@@ -68,14 +68,8 @@ def areas(maps: str) -> list[Area]:
     found = []
     for low, high, flags, inode in MAPPING.findall(maps):
         file = inode != "0"
-        found.append(
-            Area(
-                int(low, 16),
-                int(high, 16),
-                executable=file and "x" in flags,
-                read_only=file and flags.startswith("r-"),
-            )
-        )
+        executable, read_only = file and "x" in flags, file and flags.startswith("r-")
+        found.append(Area(int(low, 16), int(high, 16), executable, read_only))
     return found
 
 

@@ -218,18 +218,17 @@ def labels(paths: Sequence[str]) -> dict[str, str]:
     The number of a virtual machine grows with each start, so the label has the machine's name.
     Groups that would have one label have their path.
     """
-    names = {path: "/".join(_titles(path)) for path in paths}
+    names = {}
+    for path in paths:
+        parts = path.strip("/").split("/")
+        # A virtual machine is known by the names before its own.
+        above = ("/" + "/".join(parts[: at + 1]) for at in range(len(parts)))
+        names[path] = "/".join(map(title, above))
     # Two lines of one name would make the text damaged: paths differ for sure.
     exact = {path: path.strip("/").encode("unicode_escape").decode() for path in paths}
     count = Counter(names.values())
     found = {path: name if count[name] == 1 else exact[path] for path, name in names.items()}
     return found if len(set(found.values())) == len(found) else exact
-
-
-def _titles(path: str) -> list[str]:
-    """The names on a path; a virtual machine is known by the names before its own."""
-    pieces = path.strip("/").split("/")
-    return [title("/" + "/".join(pieces[: at + 1])) for at in range(len(pieces))]
 
 
 def title(path: str) -> str:
@@ -289,13 +288,11 @@ def limits_above(source: Source, path: str, fast: Iterable[int]) -> list[Limit]:
     return found
 
 
-def group(path: str, found: Usage | None, machine: Machine) -> Group:
-    one = Group(path, title(path), None, None, None)
-    if found is None:
-        return one
-    one.total = sum(found.by_node.values())
+def group(path: str, found: Usage, machine: Machine) -> Group:
+    total = sum(found.by_node.values())
+    one = Group(path, title(path), total, None, None)
     if machine.known:
         slow = {node.node for node in machine.of_tier("slow")}
         one.slow = sum(value for node, value in found.by_node.items() if node in slow)
-        one.fast = one.total - one.slow
+        one.fast = total - one.slow
     return one

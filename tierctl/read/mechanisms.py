@@ -161,7 +161,7 @@ def read(source: Source) -> Mechanisms:
         parts=[_part(source, one) for one in below if not one.removeprefix("node").isdecimal()],
         numa_balancing=number(source.get(BALANCING)),
         demotion_enabled=flag(source.get(DEMOTION)),
-        mglru=_bits(source.get(MGLRU)),
+        mglru=number(source.get(MGLRU), 16),
         damon=schemes(source),
     )
     absent = {
@@ -174,10 +174,3 @@ def read(source: Source) -> Mechanisms:
     for name, (path, todo) in absent.items():
         found.sources[name] = note_for(source, path, todo if source.why(path) == ABSENT else "")
     return found
-
-
-def _bits(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text, 16)
-    except ValueError:
-        return None

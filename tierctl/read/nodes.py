@@ -20,6 +20,7 @@ MARK = re.compile(r"^ +(?:pages )?(free|high|spanned|managed) +(\d{1,18})$", re.
 KEPT = re.compile(r"protection: \((\d{1,18}(?:, \d{1,18})*)\)")
 START = re.compile(r"^  start_pfn: +(\d{1,18})$", re.MULTILINE)
 ZONE = re.compile(r"(\d{1,9}), zone +(\S+)")
+FIGURES = ("read_latency", "write_latency", "read_bandwidth", "write_bandwidth")  # of Access
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,6 @@ def tiers(source: Source) -> dict[int, list[int]] | None:
     return dict(sorted(found.items()))
 
 
-def top_tier(found: dict[int, list[int]], with_cpu: list[int]) -> int | None:
-    """The slowest tier that has CPUs; it and all faster tiers are fast (mm/memory-tiers.c)."""
-    having = [tier for tier, members in found.items() if set(members) & set(with_cpu)]
-    return max(having, default=None)
-
-
 def hugetlb(source: Source, node: int) -> int | None:
     """Bytes of a node that its pools of hugetlb pages hold; None if that is unknown."""
     place = f"{NODES}/node{node}/hugepages"
@@ -154,15 +149,13 @@ def hugetlb(source: Source, node: int) -> int | None:
 
 
 def _access(source: Source, node: int) -> Access | None:
-    place = f"{NODES}/node{node}/access1/initiators"
-    read = number(source.get(f"{place}/read_latency"))
-    if read is None:
-        return None
-    names = ("write_latency", "read_bandwidth", "write_bandwidth")
-    others = [number(source.get(f"{place}/{name}")) for name in names]
-    if None in others:
-        return None
-    return Access(read, *(one for one in others if one is not None))
+    found = []
+    for name in FIGURES:
+        one = number(source.get(f"{NODES}/node{node}/access1/initiators/{name}"))
+        if one is None:
+            return None
+        found.append(one)
+    return Access(*found)
 
 
 def _tier_of(
@@ -203,7 +196,9 @@ def read(source: Source) -> Machine:
     info = labelled_kib(source.get("/proc/meminfo"))
     page = page_size(info.get("MemTotal"), sum(zone.managed for zone in found))
     known = tiers(source)
-    top = top_tier(known, with_cpu) if known is not None and with_cpu is not None else None
+    # The slowest tier that has CPUs; it and all faster tiers are fast (mm/memory-tiers.c).
+    having = [tier for tier, members in (known or {}).items() if {*members} & {*(with_cpu or ())}]
+    top = max(having, default=None)
     machine = Machine([], known, top, page, info.get("SwapFree"), found)
     machine.sources["nodes"] = note_for(source, f"{NODES}/has_memory", "this kernel has no NUMA")
     machine.sources["tiers"] = note_for(

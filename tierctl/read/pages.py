@@ -203,13 +203,12 @@ def table_bits(page: int) -> int:
 def process(source: Source, pid: int, machine: Machine, places: int = PLACES) -> Process:
     """A process by tier, from so many places at most."""
     facts = status(source, pid)
-    rss, huge = number(facts.get("VmRSS")), number(facts.get("HugetlbPages")) or 0
-    total = None if rss is None else (rss + huge) << 10
-    scan = number(facts.get("TierScan"))
-    found = Process(pid, facts.get("Name"), total, None, None, None, 0, 0, 0, scan, None)
-    if not facts or rss is None:
-        found.why = "it has ended" if not facts else "it has no memory of its own"
+    rss, scan = number(facts.get("VmRSS")), number(facts.get("TierScan"))
+    found = Process(pid, facts.get("Name"), None, None, None, None, 0, 0, 0, scan, None)
+    if rss is None:
+        found.why = "it has no memory of its own" if facts else "it has ended"
         return found
+    found.total = total = (rss + (number(facts.get("HugetlbPages")) or 0)) << 10
     if not machine.known:
         found.why = "which nodes are slow is not known"
         return found
@@ -224,7 +223,7 @@ def process(source: Source, pid: int, machine: Machine, places: int = PLACES) ->
         return found
     found.places, found.samples = len(counts), sum(present for _, present in counts)
     estimate = interval(counts, found.all_places)
-    if estimate is None or total is None:
+    if estimate is None:
         found.why = "no page was found in the places that were read"
         return found
     found.slow = round(estimate[0] * total)
