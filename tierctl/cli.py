@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--root", default=unset, help=unset)  # a tree for /
 
     def error(self, message: str) -> NoReturn:
-        raise TierctlError(message, f"see: {self.prog} --help", USAGE)
+        raise TierctlError(message, f"see: {self.prog} --help")
 
 
 def parser(command: str | None = None) -> Parser:
@@ -119,10 +119,10 @@ def _run(argv: Sequence[str]) -> int:
     if command is not None and command not in (*COMMANDS, *ELSEWHERE):
         like = near(command, (*COMMANDS, *ELSEWHERE))
         todo = f"did you mean {like}?" if like else "see: tierctl --help"
-        raise TierctlError(f"there is no command {command[:40]!r}", todo, USAGE)
+        raise TierctlError(f"there is no command {command[:40]!r}", todo)
     args = parser(command).parse_args(argv)
     if not args.command:
-        raise TierctlError("no command was given", "see: tierctl --help", USAGE)
+        raise TierctlError("no command was given", "see: tierctl --help")
     source: Source = Live(args.root)
     if args.bundle and args.command != "report":  # a record is no bundle
         from tierctl.core.bundle import Bundle  # noqa: PLC0415 - json takes a while

@@ -23,7 +23,7 @@ from typing import Any
 from tierctl.change import limits
 from tierctl.change.current import MAIN
 from tierctl.change.settings import Setting, Wanted, check, find, shown
-from tierctl.core.errors import USAGE, TierctlError, failed, near
+from tierctl.core.errors import TierctlError, failed, near
 from tierctl.core.paths import CGROUP, CONF, ETC, KEPT
 from tierctl.core.source import Source
 
@@ -98,7 +98,7 @@ def toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         detail = " ".join(str(error).split())
-        raise TierctlError(f"{where}: {detail}", "correct the file", USAGE) from error
+        raise TierctlError(f"{where}: {detail}", "correct the file") from error
 
 
 def flat(found: dict[str, Any]) -> Iterator[tuple[str, object]]:
@@ -117,7 +117,7 @@ def table_of(found: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     table = found.get(key, {})
     if not isinstance(table, dict):
         todo = f"write [{key}] on a line of its own, and one KEY = VALUE on each line below"
-        raise TierctlError(f"{where}: {key} is no table", todo, USAGE)
+        raise TierctlError(f"{where}: {key} is no table", todo)
     return table
 
 
@@ -138,7 +138,7 @@ def _limits(source: Source, table: dict[str, Any], where: str) -> dict[str, Want
         name, _, field_name = key.rpartition(".")
         if field_name != "max" or not name:
             todo = 'write groups = { "NAME" = { max = "8G" } }'
-            raise TierctlError(f"{where}: groups has {shown(key)}", todo, USAGE)
+            raise TierctlError(f"{where}: groups has {shown(key)}", todo)
         setting = limits.setting(source, limits.checked_name(name, where))
         wants[setting.key] = Want(setting, limits.size(value, where), where)
     return wants
@@ -149,7 +149,7 @@ def _unknown(found: dict[str, Any], keys: tuple[str, ...], where: str) -> None:
         if key not in keys:
             like = near(key, keys)
             todo = f"did you mean {like}?" if like else f"keys: {', '.join(keys)}"
-            raise TierctlError(f"{where}: unknown key {shown(key)}", todo, USAGE)
+            raise TierctlError(f"{where}: unknown key {shown(key)}", todo)
 
 
 def _listed(source: Source, directory: str) -> list[str]:
@@ -204,7 +204,7 @@ def _number(name: str, value: object, where: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     todo = f"give a whole number from {least} to {most}"
-    raise TierctlError(f"{where}: {name} is {shown(value)}", todo, USAGE)
+    raise TierctlError(f"{where}: {name} is {shown(value)}", todo)
 
 
 def checked_patterns(value: object, where: str) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ def checked_patterns(value: object, where: str) -> tuple[str, ...]:
         pieces = one.removeprefix(CGROUP).strip("/").split("/") if isinstance(one, str) else [""]
         good = all(piece not in ("", ".", "..") for piece in pieces)
         if not good or len(one) > LENGTH or not one.isprintable():
-            raise TierctlError(f"{where}: {shown(one)} is no pattern of groups", todo, USAGE)
+            raise TierctlError(f"{where}: {shown(one)} is no pattern of groups", todo)
         found.append("/".join(pieces))
     return tuple(found)
 
@@ -253,7 +253,7 @@ def checked_profile_name(name: object, where: str = "") -> str:
         return name
     what = f"{where}: {shown(name)}" if where else shown(name)
     todo = "names have small letters, digits, - and _; see tierctl profile list"
-    raise TierctlError(f"{what} is no name of a profile", todo, USAGE)
+    raise TierctlError(f"{what} is no name of a profile", todo)
 
 
 def _places(source: Source) -> dict[str, str]:
@@ -273,7 +273,7 @@ def profile(source: Source, name: str) -> Profile:
         like = near(name, places, 0.5)
         hint = f"did you mean {like}? " if like else ""
         todo = f"{hint}profiles: {', '.join(sorted(places))}"
-        raise TierctlError(f"there is no profile {name}", todo, USAGE)
+        raise TierctlError(f"there is no profile {name}", todo)
     try:
         own = where.startswith(f"{OWN}/")
         text = source.read(where) if own else Path(where).read_text("utf-8")
@@ -283,8 +283,7 @@ def profile(source: Source, name: str) -> Profile:
     _unknown(found, ("text", "settings"), where)
     wants = _settings(table_of(found, "settings", where), where, True)
     if not wants:
-        todo = "give it a table [settings]"
-        raise TierctlError(f"{where}: the profile has no settings", todo, USAGE)
+        raise TierctlError(f"{where}: the profile has no settings", "give it a table [settings]")
     return Profile(name, where, " ".join(str(found.get("text", "")).split()), wants)
 
 

@@ -78,8 +78,7 @@ def setting(source: Source, want: Want) -> Files:
         found.settings[want.setting.key] = want
     files, unit = [_kept(source, found)], limits.drop_in(file)
     if unit and limited:
-        body = limits.at_start(file, str(want.wanted))
-        files.append(_with_header(source, unit, body))
+        files.append(_with_header(source, unit, limits.at_start(file, str(want.wanted))))
     elif unit and _own(source, unit):
         files.append((unit, None))
     return files

@@ -12,7 +12,7 @@ import os
 import re
 
 from tierctl.change.settings import Kind, Setting, shown
-from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.errors import LACKING, TierctlError
 from tierctl.core.paths import CGROUP, LIMIT, TIER
 from tierctl.core.source import ABSENT, Source
 from tierctl.read import groups
@@ -42,13 +42,13 @@ def size(value: object, where: str = "") -> str:
     good = isinstance(value, int | str) and not isinstance(value, bool)
     match = SIZE.fullmatch(shown(value)) if good else None
     if not match:
-        raise TierctlError(f"{place}{shown(value)} is no size", todo, USAGE)
+        raise TierctlError(f"{place}{shown(value)} is no size", todo)
     amount, page = int(match[1]) << UNITS[match[2].upper()], page_size()
     if amount >= MOST:
-        raise TierctlError(f"{place}{shown(value)} is more than any machine has", todo, USAGE)
+        raise TierctlError(f"{place}{shown(value)} is more than any machine has", todo)
     if 0 < amount < page:  # 0 has a meaning of its own
         what = f"{place}{shown(value)} is less than a page, which has {page} bytes"
-        raise TierctlError(what, todo, USAGE)
+        raise TierctlError(what, todo)
     return str(amount // page * page)
 
 
@@ -59,7 +59,7 @@ def checked_name(name: str, where: str = "") -> str:
     if not found.isprintable() or any(one in ("", ".", "..") for one in pieces):
         place = f"{where}: " if where else ""
         todo = "give a name such as redis.service, or a path below /sys/fs/cgroup"
-        raise TierctlError(f"{place}{shown(name)} is no name of a group", todo, USAGE)
+        raise TierctlError(f"{place}{shown(name)} is no name of a group", todo)
     return found
 
 
@@ -84,7 +84,7 @@ def required(source: Source, name: str) -> Setting:
             what = f"this kernel lacks {LIMIT}"
             raise TierctlError(what, "boot a tiershift kernel: uname -r shows it", LACKING)
         what = f"{shown(name)} has no {LIMIT}, since its memory controller is off"
-        raise TierctlError(what, "for a unit of systemd, set MemoryAccounting=yes", USAGE)
+        raise TierctlError(what, "for a unit of systemd, set MemoryAccounting=yes")
     return one
 
 

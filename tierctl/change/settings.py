@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 
 from tierctl.core import parse
-from tierctl.core.errors import USAGE, TierctlError, near
+from tierctl.core.errors import TierctlError, near
 from tierctl.core.paths import BALANCING, CGROUP, DEMOTION, LIMIT, ONLINE, TIER
 from tierctl.core.source import ABSENT, Source
 from tierctl.core.texts import load
@@ -133,7 +133,7 @@ def check(setting: Setting, wanted: object, where: str = "") -> Wanted:
             return wanted
     place = f"{where}: " if where else ""
     what = f"{place}{setting.key} takes {setting.span}, not {shown(wanted)}"
-    raise TierctlError(what, "correct the file" if where else "give another value", USAGE)
+    raise TierctlError(what, "correct the file" if where else "give another value")
 
 
 def resolve(source: Source, setting: Setting, wanted: Wanted, now: str) -> tuple[str | None, str]:

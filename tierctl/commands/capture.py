@@ -14,7 +14,7 @@ from tierctl.checks import check as checks
 from tierctl.commands import explain, forecast, heat, status, top, why
 from tierctl.commands.report import output
 from tierctl.core import bundle, text
-from tierctl.core.errors import USAGE, TierctlError, as_root, failed
+from tierctl.core.errors import TierctlError, as_root, failed
 from tierctl.core.paths import HOSTNAME, RELEASE
 from tierctl.core.reply import Reply, show
 from tierctl.core.source import DENIED, Recorder, Source
@@ -76,7 +76,7 @@ def _once(recorder: Recorder) -> None:
 
 def command(args: argparse.Namespace, source: Source) -> int:
     if not source.live:
-        raise TierctlError("capture needs a live machine", "leave out --from", USAGE)
+        raise TierctlError("capture needs a live machine", "leave out --from")
     file = output(args.file, args.force)
     recorder = record(source, args.samples, args.interval, args.explain)
     samples = recorder.samples

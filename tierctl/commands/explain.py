@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tierctl.core import text
-from tierctl.core.errors import FINDING, USAGE, WELL, TierctlError
+from tierctl.core.errors import FINDING, WELL, TierctlError
 from tierctl.core.reply import Note, Reply, show, unknown
 from tierctl.core.source import Source
 from tierctl.explain import groups as explained_groups
@@ -33,9 +33,9 @@ def answer(
     if first == "node" and len(words) > 1:
         number = words[1]
         if len(words) != 2 or not (number.isascii() and number.isdigit() and len(number) < 6):
-            raise TierctlError(f"{' '.join(words[1:])} is no number of a node", TODO, USAGE)
+            raise TierctlError(f"{' '.join(words[1:])} is no number of a node", TODO)
     elif len(words) > 1:
-        raise TierctlError(f"{len(words)} targets were given", TODO, USAGE)
+        raise TierctlError(f"{len(words)} targets were given", TODO)
     found = Scene(Sampler(source).take())
     if first == "node" and len(words) > 1:
         data = explained_groups.node(found, int(words[1]), seconds)

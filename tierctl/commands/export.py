@@ -9,7 +9,7 @@ from typing import Any
 
 from tierctl.change import config
 from tierctl.change.current import current
-from tierctl.core.errors import USAGE, TierctlError
+from tierctl.core.errors import TierctlError
 from tierctl.core.reply import harmless
 from tierctl.core.source import Source
 from tierctl.read import groups
@@ -25,9 +25,9 @@ def command(args: argparse.Namespace, source: Source) -> int:
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
         what = "export needs the Python library prometheus_client"
-        raise TierctlError(what, "apt install python3-prometheus-client", USAGE) from None
+        raise TierctlError(what, "apt install python3-prometheus-client") from None
     if args.json:
-        raise TierctlError("metrics have no JSON", "leave out --json", USAGE)
+        raise TierctlError("metrics have no JSON", "leave out --json")
     settings = config.export(source)
     if args.listen is None:
         exporter = metrics.Exporter(source, settings.groups, current)
@@ -36,10 +36,10 @@ def command(args: argparse.Namespace, source: Source) -> int:
         print("\n".join(harmless(line) for line in body.split("\n")), end="")
         return 0
     if not source.live:
-        raise TierctlError("--listen needs a live machine", "leave out --from", USAGE)
+        raise TierctlError("--listen needs a live machine", "leave out --from")
     if args.format:
         what = "--listen answers in the format that a client asks for"
-        raise TierctlError(what, "leave out --format", USAGE)
+        raise TierctlError(what, "leave out --format")
     exporter = metrics.Exporter(source, settings.groups, current, LRU_EVERY)
     paced = serve.Paced(exporter, settings.interval_s, time.monotonic)
     return serve.serve(paced, args.listen)

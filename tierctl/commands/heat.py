@@ -17,7 +17,7 @@ from typing import Any
 
 from tierctl.change import journal
 from tierctl.core import text
-from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError, failed
+from tierctl.core.errors import DENIED, LACKING, TierctlError, failed
 from tierctl.core.paths import CGROUP, LOOKED, LRU_GEN, STAT
 from tierctl.core.reply import Note, Reply, show, unknown
 from tierctl.core.source import Source
@@ -74,7 +74,7 @@ def _used(now: Snapshot, path: str | None, wanted: Collection[int]) -> int | Non
 def look(source: Source, group: str | None, seconds: float) -> None:
     """Let MGLRU look twice at the memory of all, or of a group."""
     if not source.live:
-        raise TierctlError("MGLRU cannot look at what was captured", "leave out --look", USAGE)
+        raise TierctlError("MGLRU cannot look at what was captured", "leave out --look")
     path = groups.named(source, group) if group is not None else None
     try:
         looked = lru.look(source, path, seconds)
@@ -178,8 +178,7 @@ def by_address(source: Source, pid: int, rows: int, interval: float) -> Reply:
         for at in range(rows):
             if at:
                 source.wait(interval)
-            cells_ = mapper.take(machine)
-            lines.append(Line(source.clock() - began, cells_))
+            lines.append(Line(source.clock() - began, mapper.take(machine)))
     except EOFError:
         pass  # the bundle has no further sample
     except KeyboardInterrupt:
@@ -228,12 +227,12 @@ def draw_map(reply: Reply, style: text.Style) -> list[str]:
 def command(args: argparse.Namespace, source: Source) -> int:
     if args.map is None:
         if args.rows is not None or (args.interval is not None and not args.look):
-            raise TierctlError("--rows and --interval belong to --map", "add --map PID", USAGE)
+            raise TierctlError("--rows and --interval belong to --map", "add --map PID")
         if args.look:
             look(source, args.group, args.interval or LOOK_S)
         return show(histogram(Sampler(source).take(), args.group), source, args, draw)
     if args.group is not None or args.look:
-        raise TierctlError("a map is of one process", "leave out GROUP and --look", USAGE)
+        raise TierctlError("a map is of one process", "leave out GROUP and --look")
     rows, interval = args.rows or ROWS, args.interval or INTERVAL
     return show(by_address(source, args.map, rows, interval), source, args, draw_map)
 

@@ -17,7 +17,7 @@ from tierctl.change.plan import ABSENT, CHANGE, OTHERS, RESTORE, SAME, UNKNOWN, 
 from tierctl.commands import rows
 from tierctl.commands.rows import Answer
 from tierctl.core import text
-from tierctl.core.errors import DENIED, FINDING, LACKING, USAGE, WELL, TierctlError, failed
+from tierctl.core.errors import DENIED, FINDING, LACKING, WELL, TierctlError, failed
 from tierctl.core.paths import KEPT
 from tierctl.core.reply import Reply, show
 from tierctl.core.source import Source
@@ -114,7 +114,7 @@ def look_command(args: argparse.Namespace, source: Source) -> int:
     """What a profile has, and what it would change."""
     _, name, _, plan = _plan(args, source)
     if not plan:
-        raise TierctlError("no profile is chosen", "give a name: tierctl profile list", USAGE)
+        raise TierctlError("no profile is chosen", "give a name: tierctl profile list")
     answer = Answer(name, plan)
     listed, code, more = answer.of(*DIFFER), _code(answer), ""
     if args.subcommand == "show":

@@ -13,7 +13,7 @@ from typing import Any
 
 from tierctl.change import config
 from tierctl.core import text
-from tierctl.core.errors import FINDING, USAGE, TierctlError
+from tierctl.core.errors import FINDING, TierctlError
 from tierctl.core.pace import Pace, say
 from tierctl.core.paths import RECORD
 from tierctl.core.reply import Note, Reply, unknown
@@ -87,9 +87,9 @@ class Recorder:
 
 def command(args: argparse.Namespace, source: Source) -> int:
     if not isinstance(source, Live):
-        raise TierctlError("record needs a live machine", "leave out --from", USAGE)
+        raise TierctlError("record needs a live machine", "leave out --from")
     if args.json:
-        raise TierctlError("record prints no JSON", "its files are lines of JSON", USAGE)
+        raise TierctlError("record prints no JSON", "its files are lines of JSON")
     settings = config.record(source)
     every = args.every or settings.every_s
     place = Path(args.directory) if args.directory else source.place(RECORD)

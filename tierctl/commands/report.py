@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.core import files, text
-from tierctl.core.errors import USAGE, TierctlError, failed
+from tierctl.core.errors import TierctlError, failed
 from tierctl.core.paths import RECORD
 from tierctl.core.source import Live, Source
 from tierctl.model import history
@@ -25,11 +25,11 @@ def output(word: str, force: bool) -> Path:
     """A file that may be written."""
     file = Path(word)
     if file.exists() and not file.is_file():
-        raise TierctlError(f"{file} is no regular file", "choose another name", USAGE)
+        raise TierctlError(f"{file} is no regular file", "choose another name")
     if file.exists() and not force:
-        raise TierctlError(f"{file} exists", "choose another name, or give --force", USAGE)
+        raise TierctlError(f"{file} exists", "choose another name, or give --force")
     if not file.parent.is_dir():
-        raise TierctlError(f"there is no directory {file.parent}", "create it", USAGE)
+        raise TierctlError(f"there is no directory {file.parent}", "create it")
     return file.resolve()
 
 
@@ -66,9 +66,9 @@ def build(read: list[History], windows: list[Window]) -> str:
 
 def command(args: argparse.Namespace, source: Source) -> int:
     if args.json:
-        raise TierctlError("report prints no JSON", "a record has lines of JSON", USAGE)
+        raise TierctlError("report prints no JSON", "a record has lines of JSON")
     if (args.before is None) != (args.after is None):
-        raise TierctlError("--before and --after go together", "give both", USAGE)
+        raise TierctlError("--before and --after go together", "give both")
     file = output(args.output, args.force)
     if args.before:
         read = [history.load(Path(one)) for one in (args.before, args.after)]

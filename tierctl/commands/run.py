@@ -10,7 +10,7 @@ import argparse
 import os
 from typing import Any
 
-from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError
+from tierctl.core.errors import DENIED, LACKING, TierctlError
 from tierctl.core.source import Source
 
 PR_SET_TIER_SCAN = 0x53545343
@@ -41,9 +41,9 @@ def prctl(value: int) -> int:
 def command(args: argparse.Namespace, source: Source) -> int:
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if args.bundle:
-        raise TierctlError("run needs a live machine", "leave out --from", USAGE)
+        raise TierctlError("run needs a live machine", "leave out --from")
     if not program:
-        raise TierctlError("no program was given", "tierctl run --scan off -- PROGRAM", USAGE)
+        raise TierctlError("no program was given", "tierctl run --scan off -- PROGRAM")
     error = prctl(args.scan)
     if error:
         what = f"this kernel lacks PR_SET_TIER_SCAN ({os.strerror(error)})"
@@ -55,7 +55,7 @@ def command(args: argparse.Namespace, source: Source) -> int:
         raise TierctlError(what, "check its permissions", DENIED) from refused
     except OSError as missing:
         what = f"{program[0]} cannot be started ({missing.strerror})"
-        raise TierctlError(what, "check the name", USAGE) from missing
+        raise TierctlError(what, "check the name") from missing
 
 
 def add_commands(commands: Any) -> None:

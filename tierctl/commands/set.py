@@ -15,7 +15,7 @@ from tierctl.change.settings import NUMBER, Kind, check, find, known, lacks
 from tierctl.commands import rows
 from tierctl.commands.rows import Answer
 from tierctl.core import text
-from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.errors import LACKING, TierctlError
 from tierctl.core.paths import KEPT, TIER
 from tierctl.core.reply import Reply, show
 from tierctl.core.source import Source
@@ -31,8 +31,7 @@ def _setting(args: argparse.Namespace, source: Source) -> Want:
 def _limit(args: argparse.Namespace, source: Source) -> Want:
     name, (key, _, value) = limits.checked_name(args.name), args.setting.partition("=")
     if key != "max":
-        todo = "write max=SIZE, for example max=64G"
-        raise TierctlError("a group has one setting, max", todo, USAGE)
+        raise TierctlError("a group has one setting, max", "write max=SIZE, for example max=64G")
     limit = limits.size(value)
     ended = kept.ended(source, name) if limit == NO_LIMIT else None
     return Want(ended or limits.required(source, name), limit, TYPED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tierctl.core import text
-from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.errors import LACKING, TierctlError
 from tierctl.core.parse import per_second
 from tierctl.core.paths import CGROUP, LIMIT, STAT
 from tierctl.core.reply import NO_SLOW, Note, Reply, note_for, show, unknown
@@ -70,8 +70,7 @@ def chosen(source: Source, name: str | None) -> tuple[str | None, list[str]]:
 def look(source: Source, paths: Sequence[str]) -> Seen:
     """What groups have now; one that cannot be read is left out."""
     found = {path: groups.usage(source, path) for path in paths}
-    usage = {path: one for path, one in found.items() if one is not None}
-    return Seen(source.clock(), usage)
+    return Seen(source.clock(), {path: one for path, one in found.items() if one is not None})
 
 
 def _ages(now: Snapshot, found: Sequence[Group]) -> dict[str, Note]:
@@ -273,7 +272,7 @@ def command(args: argparse.Namespace, source: Source) -> int:
     if args.processes:
         if not source.live:
             todo = "capture with --explain PID, then: tierctl --from FILE explain PID"
-            raise TierctlError("top -p needs a live machine", todo, USAGE)
+            raise TierctlError("top -p needs a live machine", todo)
         reply = by_process(source, args.group, args.rows or PROCESSES)
         return show(reply, source, args, draw_processes)
     reply = by_group(source, args.group, args.rows or ROWS, args.interval or 1.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tierctl.commands import top
 from tierctl.core import text
-from tierctl.core.errors import USAGE, WELL, TierctlError
+from tierctl.core.errors import WELL, TierctlError
 from tierctl.core.source import Source
 
 
@@ -17,7 +17,7 @@ def command(args: argparse.Namespace, source: Source) -> int:
     from tierctl.watch import terminal, viewer  # noqa: PLC0415 - help does without these
 
     if args.json:
-        raise TierctlError("watch has no JSON", "use: tierctl --json status", USAGE)
+        raise TierctlError("watch has no JSON", "use: tierctl --json status")
     terminal.check()
     if args.group is not None:
         top.chosen(source, args.group)  # an error, while there is no screen yet

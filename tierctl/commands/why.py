@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from tierctl.core import text
-from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.errors import LACKING, TierctlError
 from tierctl.core.parse import as_ranges
 from tierctl.core.reply import Reply, show
 from tierctl.core.source import Source
@@ -174,7 +174,7 @@ def draw(reply: Reply, style: text.Style) -> list[str]:
 
 def command(args: argparse.Namespace, source: Source) -> int:
     if args.what != "node":
-        raise TierctlError(f"why {args.what} is unknown", "try: tierctl why node 0", USAGE)
+        raise TierctlError(f"why {args.what} is unknown", "try: tierctl why node 0")
     return show(answer(source, args.number), source, args, draw)
 
 

@@ -78,8 +78,7 @@ def locked(path: Path, patience_s: float, busy: str) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    todo = "wait until it ends, and try again"
-                    raise TierctlError(busy, todo, FINDING) from None
+                    raise TierctlError(busy, "wait until it ends, and try again", FINDING) from None
                 time.sleep(0.02)
         yield
     finally:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from tierctl.core import text
-from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.errors import LACKING, TierctlError
 from tierctl.core.parse import as_ranges, labelled_kib, number, ranges
 from tierctl.core.paths import CGROUP, LRU_GEN, NODES, STAT, TIER
 from tierctl.explain import process, scene
@@ -112,8 +112,7 @@ def _stays(
     """Give all that is left of a group a cause; False if there is none for all of it."""
     allowed = _cpuset(found, path)
     if allowed:
-        words = scene.cpuset_words(found, allowed, path)
-        split.rest("cpuset", f"{CGROUP}{path}/{CPUSET}", **words)
+        split.rest("cpuset", f"{CGROUP}{path}/{CPUSET}", **scene.cpuset_words(found, allowed, path))
     elif not process.limit_zero(split, found, limits) and found.rules == {PROMOTE}:
         rows = [pages.status(found.now.source, pid) for pid in pids[:PROCESSES]]
         if rows and all(one.get("TierScan") == "0" for one in rows):
@@ -129,8 +128,7 @@ def group(found: Scene, name: str, deep: bool, seconds: float) -> Explained:
     stat, usage = source.get(place), groups.usage(source, path)
     if stat is None or usage is None:
         todo = "add the memory controller to the group's parent (cgroup.subtree_control)"
-        what = f"{path}/{STAT} cannot be read ({source.why(place)})"
-        raise TierctlError(what, todo, LACKING)
+        raise TierctlError(f"{path}/{STAT} cannot be read ({source.why(place)})", todo, LACKING)
     answer = Explained("group", groups.title(path), group=path, total=sum(usage.by_node.values()))
     size = sum(value for node, value in usage.by_node.items() if node in slow)
     answer.slow = answer.slow_low = answer.slow_high = size
@@ -243,7 +241,7 @@ def node(found: Scene, number: int, seconds: float) -> Explained:
     one = found.now.machine.find(number)
     if one is None:
         here = as_ranges(each.node for each in found.now.machine.nodes) or "none"
-        raise TierctlError(f"there is no memory node {number}", f"nodes: {here}", USAGE)
+        raise TierctlError(f"there is no memory node {number}", f"nodes: {here}")
     found.now.need_tiers()
     slow = one.used if one.tier == "slow" else 0
     answer = Explained("node", f"node {number}", node=number, tier=one.tier, total=one.used)

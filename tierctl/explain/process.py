@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tierctl.core import text
-from tierctl.core.errors import USAGE, TierctlError
+from tierctl.core.errors import TierctlError
 from tierctl.core.parse import number, ranges
 from tierctl.core.paths import CGROUP, LIMIT, NODES, TIERS
 from tierctl.core.source import ABSENT
@@ -202,7 +202,7 @@ def process(found: Scene, pid: int, deep: bool, seconds: float) -> Explained:
     if not status:
         raise pages.missing(source, pid)
     if rss is None:
-        raise TierctlError(f"process {pid} has no memory of its own", "name another one", USAGE)
+        raise TierctlError(f"process {pid} has no memory of its own", "name another one")
     found.now.need_tiers()
     answer = Explained("process", status.get("Name", "?"), pid, scene.group_of(source, pid))
     answer.total = (rss + (number(status.get("HugetlbPages")) or 0)) << 10

@@ -17,7 +17,7 @@ from prometheus_client import make_wsgi_app
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from tierctl.core.errors import DENIED, FINDING, USAGE, TierctlError
+from tierctl.core.errors import DENIED, FINDING, TierctlError
 from tierctl.core.pace import Pace, say
 from tierctl.export.metrics import Exporter, registry
 
@@ -32,9 +32,9 @@ def address(word: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise TierctlError(f"{word!r} is no address", "write [ADDRESS]:PORT for IPv6", USAGE)
+        raise TierctlError(f"{word!r} is no address", "write [ADDRESS]:PORT for IPv6")
     if not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
-        raise TierctlError(f"{word!r} has no port from 1 to 65535", "write HOST:PORT", USAGE)
+        raise TierctlError(f"{word!r} has no port from 1 to 65535", "write HOST:PORT")
     return host or "127.0.0.1", int(port)
 
 
@@ -120,7 +120,7 @@ def start(metrics: Paced, word: str) -> str:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     except (socket.gaierror, UnicodeError) as error:
         what = f"{host!r} has no address: {getattr(error, 'strerror', error)}"
-        raise TierctlError(what, "give an address of this machine", USAGE) from None
+        raise TierctlError(what, "give an address of this machine") from None
     except OSError as error:
         denied = error.errno in (errno.EACCES, errno.EPERM)
         other = denied or error.errno == errno.EADDRINUSE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.errors import LACKING, TierctlError
 from tierctl.core.source import Source
 from tierctl.read import pages
 from tierctl.read.nodes import Machine
@@ -84,19 +84,17 @@ class Mapper:
         bits = pages.table_bits(machine.page)
         runs = Runs(pages.maps_of(self.source, self.pid), bits)
         if not runs.total:
-            what = f"process {self.pid} has no memory of its own"
-            raise TierctlError(what, "name another one", USAGE)
+            raise TierctlError(f"process {self.pid} has no memory of its own", "name another one")
         found = columns(runs, self.most, bits, self.pid)
         holes = len(runs.runs) - 1
-        size = 1 << bits
-        return AddressMap(self.pid, self.name, size, runs.total, holes, found, [])
+        return AddressMap(self.pid, self.name, 1 << bits, runs.total, holes, found, [])
 
     def take(self, machine: Machine) -> list[float | None]:
         """The share of slow pages in each column now; None: no page."""
         if not machine.known:
             raise TierctlError("which nodes are slow is not known", "tierctl doctor", LACKING)
         if self.source.live and self._start() != self._began:
-            raise TierctlError(f"process {self.pid} has ended", "name another one", USAGE)
+            raise TierctlError(f"process {self.pid} has ended", "name another one")
         if self.map is None:
             self.map = self._begin(machine)
         frames = Frames(machine.zones, machine.page)

@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any
 
 from tierctl.core.bundle import LATEST, Bundle
-from tierctl.core.errors import DENIED, USAGE, TierctlError, as_root
+from tierctl.core.errors import DENIED, TierctlError, as_root
 from tierctl.core.reply import plain
 from tierctl.model.snapshot import Sampler, Snapshot
 
@@ -148,9 +148,9 @@ def _wanted(path: Path) -> list[Path]:
             return [path]
         found = files(path)
     except FileNotFoundError:
-        raise TierctlError(f"there is no record {path}", todo, USAGE) from None
+        raise TierctlError(f"there is no record {path}", todo) from None
     if not found:
-        raise TierctlError(f"{path} has no file of a record", todo, USAGE)
+        raise TierctlError(f"{path} has no file of a record", todo)
     return found
 
 
@@ -187,10 +187,9 @@ def load(path: Path) -> History:
     try:
         found = _of_bundle(path) if path.exists() and not lined else _of_record(path)
     except PermissionError as error:
-        what = f"{error.filename or path} may not be read"
-        raise TierctlError(what, as_root(), DENIED) from None
+        raise TierctlError(f"{error.filename or path} may not be read", as_root(), DENIED) from None
     found.points.sort(key=lambda one: one.time)
     if not found.points:
         what = f"{path.name} has no sample that can be read"
-        raise TierctlError(what, "record for a while: tierctl record", USAGE)
+        raise TierctlError(what, "record for a while: tierctl record")
     return found

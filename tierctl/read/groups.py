@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tierctl.core.errors import DENIED, LACKING, USAGE, TierctlError, near
+from tierctl.core.errors import DENIED, LACKING, TierctlError, near
 from tierctl.core.parse import number
 from tierctl.core.paths import CGROUP, LIMIT, STAT
 from tierctl.core.source import ABSENT, Source
@@ -96,8 +96,7 @@ def available(source: Source) -> bool:
 
 def need(source: Source) -> None:
     if not available(source):
-        todo = "boot with systemd.unified_cgroup_hierarchy=1"
-        raise TierctlError(NO_CGROUPS, todo, LACKING)
+        raise TierctlError(NO_CGROUPS, "boot with systemd.unified_cgroup_hierarchy=1", LACKING)
 
 
 def every(source: Source) -> list[str] | None:
@@ -135,7 +134,7 @@ def named(source: Source, name: str) -> str:
     wanted = name.removeprefix(CGROUP).strip("/")
     pieces = wanted.split("/")
     if not wanted.isprintable() or any(one in (".", "..", "") for one in pieces):
-        raise TierctlError(f"{name!r} is no name of a group", "see: tierctl top", USAGE)
+        raise TierctlError(f"{name!r} is no name of a group", "see: tierctl top")
     parent, _, last = wanted.rpartition("/")
     if parent or name.startswith("/"):
         known = children(source, f"/{parent}" if parent else "")

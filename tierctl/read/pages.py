@@ -182,9 +182,8 @@ def nodes_of(numbers: Sequence[int], frames: Frames) -> list[int | None]:
 def missing(source: Source, pid: int) -> TierctlError:
     """The error for a process that does not exist, or that a bundle lacks."""
     if source.live:
-        return TierctlError(f"there is no process {pid}", "see: tierctl top -p", USAGE)
-    todo = f"capture again with --explain {pid}"
-    return TierctlError(f"the bundle has no process {pid}", todo, USAGE)
+        return TierctlError(f"there is no process {pid}", "see: tierctl top -p")
+    return TierctlError(f"the bundle has no process {pid}", f"capture again with --explain {pid}")
 
 
 def count(source: Source, pid: int, place: int, frames: Frames, slow: set[int]) -> tuple[int, int]:

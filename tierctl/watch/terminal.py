@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from tierctl.core import text
-from tierctl.core.errors import LACKING, USAGE, TierctlError
+from tierctl.core.errors import LACKING, TierctlError
 from tierctl.watch import screen
 from tierctl.watch.screen import ALARM, BAR, HEAD, SELECTED, WARN
 from tierctl.watch.viewer import Viewer
@@ -29,7 +29,7 @@ REDRAW = ("^L", "KEY_RESIZE")  # a size that comes back has lost the text in bet
 def check() -> None:
     """An error unless there is a terminal that can place its cursor."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise TierctlError("watch needs a terminal", INSTEAD, USAGE)
+        raise TierctlError("watch needs a terminal", INSTEAD)
     if curses is None:
         raise TierctlError("this Python has no curses", f"install python3; or {INSTEAD}", LACKING)
     name = os.environ.get("TERM", "")
@@ -40,7 +40,7 @@ def check() -> None:
         able = False
     if not able:
         what = f"the terminal {name or '(TERM is not set)'} cannot show a screen"
-        raise TierctlError(what, INSTEAD, USAGE)
+        raise TierctlError(what, INSTEAD)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

@@ -148,8 +148,7 @@ class Viewer:
                 state.message = f"{groups.title(gone)} has ended, or is small now."
                 state.selected = None
         if state.samples:
-            now = time.gmtime(self.source.time())
-            state.clock = time.strftime("%Y-%m-%d %H:%M:%S UTC", now)
+            state.clock = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.source.time()))
         else:
             state.clock = time.strftime("%H:%M:%S")
             state.slowed |= self.pace.spent(self.cpu() - began + self.draw_s)
