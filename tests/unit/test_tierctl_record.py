@@ -279,7 +279,9 @@ def recorder(tree: Tree, place: Path, pid: int = 0) -> tuple[Recorder, Ring, Ste
     source = Stepping(tree, lambda second: tree.put("proc/vmstat", vmstat(OURS, second)))
     files = Ring(place, 7, 1 << 24).__enter__()
     mapper = Mapper(source, pid) if pid else None
-    return Recorder(source, files, 10, mapper, cpu=lambda: 0.0), files, source
+    found = Recorder(source, files, 10, mapper)
+    found.cpu = lambda: 0.0
+    return found, files, source
 
 
 def test_samples_have_the_figures_of_the_machine(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def free_port() -> int:
 @pytest.fixture
 def metrics(tmp_path: Path) -> Paced:
     """Metrics of a made-up machine."""
-    return Paced(exporter(tmp_path), 0.001, time.monotonic)
+    return Paced(exporter(tmp_path), 0.001)
 
 
 def get(port: int, accept: str = "*/*") -> tuple[str, str]:
@@ -168,7 +168,8 @@ def test_scrape_that_fails_is_an_error_and_the_next_one_may_succeed(
 def test_figures_are_taken_once_in_half_an_interval(tmp_path: Path) -> None:
     found, now = exporter(tmp_path), [100.0]
     assert isinstance(found.source, Stepping)
-    paced = Paced(found, 20, lambda: now[0], lambda: 0.0)
+    paced = Paced(found, 20)
+    paced.clock, paced.cpu = lambda: now[0], lambda: 0.0
     first = render(paced)
     count = found.source.reads["/proc/vmstat"]
     now[0] += 9.9
@@ -182,7 +183,8 @@ def test_costly_figures_are_taken_less_often(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now, spent = [0.0], iter(range(100))
-    paced = Paced(exporter(tmp_path), 10, lambda: now[0], lambda: next(spent) * 0.2)
+    paced = Paced(exporter(tmp_path), 10)
+    paced.clock, paced.cpu = lambda: now[0], lambda: next(spent) * 0.2
     for _ in range(2):
         paced.collect()
         now[0] += 10

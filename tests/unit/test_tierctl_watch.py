@@ -66,7 +66,8 @@ def pass_(got: Viewer, found: Stepping, time: Time, seconds: float) -> None:
 def live(found: Stepping) -> tuple[Viewer, Time]:
     """A live screen after two samples."""
     time = Time()
-    got = Viewer(found, clock=time.clock, cpu=time.cpu)
+    got = Viewer(found)
+    got.clock, got.cpu = time.clock, time.cpu
     got.tick()
     pass_(got, found, time, 1.0)
     return got, time
@@ -84,7 +85,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
 def played(file: str, interval: float = 2.0) -> tuple[Viewer, Time]:
     """A recording that shows its first sample."""
     time = Time()
-    got = Viewer(Bundle(file), interval=interval, clock=time.clock, cpu=time.cpu)
+    got = Viewer(Bundle(file), interval=interval)
+    got.clock, got.cpu = time.clock, time.cpu
     got.tick()
     return got, time
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 from tierctl.change import config
@@ -41,8 +40,7 @@ def command(args: argparse.Namespace, source: Source) -> int:
         what = "--listen answers in the format that a client asks for"
         raise TierctlError(what, "leave out --format")
     exporter = metrics.Exporter(source, settings.groups, current, LRU_EVERY)
-    paced = serve.Paced(exporter, settings.interval_s, time.monotonic)
-    return serve.serve(paced, args.listen)
+    return serve.serve(serve.Paced(exporter, settings.interval_s), args.listen)
 
 
 def add_commands(commands: Any) -> None:

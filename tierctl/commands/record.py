@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import shlex
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,8 @@ SHARE = 0.01  # of one CPU
 
 
 class Recorder:
-    def __init__(
-        self,
-        source: Source,
-        files: Ring,
-        every: float,
-        mapper: Mapper | None = None,
-        cpu: Callable[[], float] = time.process_time,
-    ) -> None:
-        self.source, self.files, self.mapper, self.cpu = source, files, mapper, cpu
+    def __init__(self, source: Source, files: Ring, every: float, mapper: Mapper | None) -> None:
+        self.source, self.files, self.mapper, self.cpu = source, files, mapper, time.process_time
         self.pace = Pace(every, SHARE)
         self.sampler = Sampler(source, LRU_EVERY)
         self.samples = self.lost = 0

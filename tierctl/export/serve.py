@@ -8,7 +8,6 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Callable
 from socketserver import ThreadingMixIn
 from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -41,14 +40,8 @@ def address(word: str) -> tuple[str, int]:
 class Paced(Collector):
     """Metrics that are taken at most once in half an interval, whoever asks."""
 
-    def __init__(
-        self,
-        exporter: Exporter,
-        interval_s: float,
-        clock: Callable[[], float],
-        cpu: Callable[[], float] = time.process_time,
-    ) -> None:
-        self.exporter, self.clock, self.cpu = exporter, clock, cpu
+    def __init__(self, exporter: Exporter, interval_s: float) -> None:
+        self.exporter, self.clock, self.cpu = exporter, time.monotonic, time.process_time
         self.pace = Pace(interval_s, SHARE)
         self._lock = threading.Lock()
         self._taken: float | None = None

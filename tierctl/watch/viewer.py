@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from tierctl.commands import explain, heat, status, top
@@ -102,15 +101,8 @@ class Samples:
 class Viewer:
     """What keys and time do to the state; the terminal is not its matter."""
 
-    def __init__(
-        self,
-        source: Source,
-        group: str | None = None,
-        interval: float = 2.0,
-        clock: Callable[[], float] = time.monotonic,
-        cpu: Callable[[], float] = time.process_time,
-    ) -> None:
-        self.source, self.group, self.clock, self.cpu = source, group, clock, cpu
+    def __init__(self, source: Source, group: str | None = None, interval: float = 2.0) -> None:
+        self.source, self.clock, self.cpu = source, time.monotonic, time.process_time
         self.state = State(interval=interval)
         if isinstance(source, Bundle):
             self.state.samples = source.samples
@@ -118,7 +110,7 @@ class Viewer:
         self.samples = Samples(source, group)
         self.ended = False
         self.draw_s = 0.0  # CPU time that the last drawing took
-        self._due = clock()
+        self._due = 0.0  # at once
 
     def wait_s(self) -> float:
         """Seconds until something is to be done."""
