@@ -122,11 +122,8 @@ def histogram(now: Snapshot, group: str | None) -> Reply:
 
 def scale(most: int, width: int) -> int:
     """Bytes of a character, so that ``most`` bytes take at most ``width`` characters."""
-    for unit in (1, 1 << 10, 1 << 20, 1 << 30, 1 << 40, 1 << 50):
-        for step in STEPS:
-            if step * unit * width >= most:
-                return step * unit
-    return most
+    units = (step << shift for shift in range(0, 60, 10) for step in STEPS)
+    return next((unit for unit in units if unit * width >= most), most)
 
 
 def cells(value: int | None, unit: int) -> int:

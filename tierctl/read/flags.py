@@ -127,16 +127,11 @@ def of_flags(flags: int) -> str:
 
 def kind(flags: int | None, area: Area | None, promoters: frozenset[str]) -> str:
     """Why all these promoters leave a page, or ORDINARY."""
+    area = area or Area(0, 0)
+    fits = {"policy": area.keeps, "executable": area.executable, "read-only": area.read_only}
     by_flags = ORDINARY if flags is None else of_flags(flags)
-    fits = {by_flags}
-    left = dict(LEFT)
-    if area is not None:
-        fits |= {"executable"} if area.executable else set()
-        fits |= {"read-only"} if area.read_only else set()
-        fits |= {"policy"} if area.keeps else set()
-        left["policy"] = area.keeps
-    for name, leave in left.items():
-        if name in fits and promoters <= leave:
+    for name, leave in (LEFT | {"policy": area.keeps}).items():
+        if (fits.get(name) or name == by_flags) and promoters <= leave:
             return name
     return ORDINARY if flags is not None else NO_FLAGS
 

@@ -90,25 +90,23 @@ class Part:
 
 def _quick(text: str) -> list[Lruvec] | None:
     """The text of lru_gen, in a third of the time that LINE takes; None if it has anything else."""
-    head, *blocks = text.split("\n node ")
-    number, _, group = head.removeprefix("memcg ").lstrip(" ").partition(" ")
-    if not head.startswith("memcg ") or "\n" in head:
+    if not text.startswith("memcg "):
         return None
     found: list[Lruvec] = []
-    for block in blocks:
-        body, _, head = block.partition("\nmemcg ")
-        try:
-            words = [*map(int, body.split())]
-        except ValueError:
+    for part in text.removeprefix("memcg ").split("\nmemcg "):
+        head, *blocks = part.split("\n node ")
+        number, _, group = head.lstrip(" ").partition(" ")
+        if "\n" in head:
             return None
-        if len(words) % 4 != 1 or max(words) > MOST:
-            return None
-        lists = words[2::4], words[3::4], words[4::4]
-        found.append(Lruvec(group or "/", words[0], *lists, 0, number, words[-4:][0]))
-        if head:
-            number, _, group = head.lstrip(" ").partition(" ")
-            if "\n" in head:
+        for block in blocks:
+            try:
+                words = [*map(int, block.split())]
+            except ValueError:
                 return None
+            if len(words) % 4 != 1 or max(words) > MOST:
+                return None
+            lists = words[2::4], words[3::4], words[4::4]
+            found.append(Lruvec(group or "/", words[0], *lists, 0, number, words[-4:][0]))
     return found
 
 

@@ -34,12 +34,12 @@ def spans(source: Source) -> dict[int, Span] | None:
     The first line has the names of the columns.  The kernel does not tell the owner (pid 0) of an
     address space that its owner has left.
     """
-    lines = (source.get(SPANS) or "").splitlines()
-    names = lines[0].split() if lines else []
+    head, *lines = (source.get(SPANS) or "").split("\n")
+    names = head.split()
     if not set(Span._fields) <= set(names):
         return None
     found = {}
-    for line in lines[1:]:
+    for line in lines:
         words = dict(zip(names, line.split(), strict=False))
         try:
             one = Span(*(_value(name, words[name]) for name in Span._fields))  # type: ignore
