@@ -8,6 +8,7 @@ order on an error.
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import os
 from collections.abc import Sequence
@@ -62,9 +63,7 @@ def keep(source: Live, wanted: Files) -> None:
 
 def _merged(record: Record, changes: Sequence[Row]) -> Record:
     """The journal that holds while the writes are under way."""
-    entries = {
-        file: Entry(one.key, file, one.before, [*one.wrote]) for file, one in record.entries.items()
-    }
+    entries = copy.deepcopy(record.entries)
     for row in changes:
         entry = entries.setdefault(row.file, Entry(row.key, row.file, row.now or ""))
         if row.then and row.then not in entry.wrote:

@@ -165,11 +165,8 @@ class Live(Source):
         return b"".join(parts).decode("utf-8", "backslashreplace").removesuffix("\n")
 
     def entries(self, path: str) -> list[str]:
-        inside = set(self.dirs(path))
-        return [f"{one}/" if one in inside else one for one in self.names(path)]
-
-    def names(self, path: str) -> list[str]:
-        return sorted(os.listdir(self.root + path))
+        with os.scandir(self.root + path) as entries:
+            return [one.name + "/" * one.is_dir(follow_symlinks=False) for one in entries]
 
     def dirs(self, path: str) -> list[str]:
         with os.scandir(self.root + path) as entries:

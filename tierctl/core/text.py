@@ -72,11 +72,11 @@ def seconds(value: float | None) -> str:
     """A time: 0.5 s, 28 s, 3 min, 4 h, 2 d."""
     if value is None:
         return UNKNOWN
+    if value < 10:
+        return f"{value:.1f} s"
     for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
         if value < limit:
-            return (
-                f"{value:.1f} s" if value < 10 and unit == "s" else f"{value / divisor:.0f} {unit}"
-            )
+            return f"{value / divisor:.0f} {unit}"
     return f"{value / 86400:.0f} d"
 
 
@@ -98,11 +98,8 @@ def table(rows: Sequence[Sequence[str]], align: str) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(align))]
     lines = []
     for row in rows:
-        cells = [
-            cell.rjust(width) if side == ">" else cell.ljust(width)
-            for cell, width, side in zip(row, widths, align, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
+        columns = zip(row, align, widths, strict=True)
+        lines.append("  ".join(f"{cell:{side}{width}}" for cell, side, width in columns).rstrip())
     return lines
 
 

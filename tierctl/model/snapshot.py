@@ -203,9 +203,8 @@ class Sampler:
             found.sources |= {"flow": note, "cost": note}
             return
         page, working = found.machine.page, found.mechanisms
-        found.flow = counters.between(
-            before.counters, now.counters, working, page, len(found.fast) == 1
-        )
+        alone = len(found.fast) == 1
+        found.flow = counters.between(before.counters, now.counters, working, page, alone)
         found.sources |= counters.notes(self.source, found.flow, working)
         seconds = now.counters.time - before.counters.time
         found.cost = threads.between(found.threads, before.ticks, now.ticks, seconds)

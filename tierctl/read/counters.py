@@ -48,10 +48,8 @@ class Flow:
 
 
 def take(source: Source, mechanisms: Mechanisms) -> Sample:
-    moved = {}
-    for action in MOVERS:
-        for scheme in mechanisms.movers(action):
-            moved[scheme.place] = number(source.get(f"{scheme.place}/stats/sz_applied"))
+    schemes = (one for action in MOVERS for one in mechanisms.movers(action))
+    moved = {one.place: number(source.get(f"{one.place}/stats/sz_applied")) for one in schemes}
     return Sample(source.clock(), pairs(source.get(VMSTAT)), moved)
 
 

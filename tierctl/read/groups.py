@@ -181,8 +181,7 @@ def unknown_pids(source: Source, path: str) -> TierctlError:
 
 def _matches(name: str, pattern: str) -> bool:
     """A name as the directory has it, or as `tierctl top` shows it."""
-    shown = title(f"/{name}")
-    words = (name, shown)
+    words = (name, title(f"/{name}"))
     return name == pattern or any(fnmatch.fnmatchcase(one, pattern) for one in words)
 
 

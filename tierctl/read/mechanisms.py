@@ -15,6 +15,7 @@ PROMOTE, HINTS, DAMON = "promote", "numa_balancing", "damon"  # mechanisms that 
 OWN = ("enabled", "state", "reason")  # of a part; all other files are knobs
 MOVERS = ("migrate_hot", "migrate_cold")  # actions of DAMON that move pages between nodes
 MOST = 64  # contexts, or schemes of one
+FLAGS = {"1": True, "0": False, "true": True, "false": False, "Y": True, "N": False}
 TIERING = 2  # bit NUMA_BALANCING_MEMORY_TIERING
 
 
@@ -60,7 +61,7 @@ class Mechanisms:
         return found is not None and found.state == "on"
 
     def hints_promote(self) -> bool:
-        return bool(self.numa_balancing is not None and self.numa_balancing & TIERING)
+        return bool((self.numa_balancing or 0) & TIERING)
 
     def balances(self) -> bool:
         """NUMA balancing moves pages to the node of the thread that uses them, hot or not."""
@@ -107,9 +108,7 @@ class Mechanisms:
 
 
 def flag(text: str | None) -> bool | None:
-    return {"1": True, "0": False, "true": True, "false": False, "Y": True, "N": False}.get(
-        text or ""
-    )
+    return FLAGS.get(text or "")
 
 
 def _part(source: Source, name: str) -> Part:

@@ -158,21 +158,19 @@ def _access(source: Source, node: int) -> Access | None:
     return Access(*found)
 
 
-def _tier_of(
-    node: int, found: dict[int, list[int]] | None, top: int | None
-) -> tuple[str | None, int | None]:
-    if found is None or top is None:
+def _tier_of(node: int, machine: Machine) -> tuple[str | None, int | None]:
+    if machine.tiers is None or machine.top is None:
         return None, None
-    for tier, members in found.items():
+    for tier, members in machine.tiers.items():
         if node in members:
-            return ("fast" if tier <= top else "slow"), tier
+            return ("fast" if tier <= machine.top else "slow"), tier
     return "fast", None  # node_is_toptier() says so of a node without a tier
 
 
 def _node(source: Source, node: int, machine: Machine, with_cpu: list[int] | None) -> Node:
     info = labelled_kib(source.get(f"{NODES}/node{node}/meminfo"))
     total, free = info.get("MemTotal"), info.get("MemFree")
-    tier, tier_number = _tier_of(node, machine.tiers, machine.top)
+    tier, tier_number = _tier_of(node, machine)
     known = [zone for zone in machine.zones if zone.node == node]
     movable = sum(zone.managed for zone in known if zone.name == "Movable") * machine.page
     return Node(
@@ -201,9 +199,8 @@ def read(source: Source) -> Machine:
     top = max(having, default=None)
     machine = Machine([], known, top, page, info.get("SwapFree"), found)
     machine.sources["nodes"] = note_for(source, f"{NODES}/has_memory", "this kernel has no NUMA")
-    machine.sources["tiers"] = note_for(
-        source, TIERS, "kernels before 6.1, and kernels without NUMA, have no memory tiers"
-    )
+    todo = "kernels before 6.1, and kernels without NUMA, have no memory tiers"
+    machine.sources["tiers"] = note_for(source, TIERS, todo)
     if known is not None and top is None:
         note = note_for(source, f"{NODES}/has_cpu")
         machine.sources["tiers"] = Note(None, "no tier has CPUs", "") if note.origin else note

@@ -77,10 +77,8 @@ def find(source: Source, nodes: int) -> dict[int, str] | None:
             found = _search(source, pids)
         return found or None
     names = source.listing("/proc")
-    pids = sorted(int(one) for one in names or [] if one.isdecimal() and len(one) < PID_DIGITS)[
-        :LOW_PIDS
-    ]
-    return _search(source, pids) or None
+    pids = sorted(int(one) for one in names or [] if one.isdecimal() and len(one) < PID_DIGITS)
+    return _search(source, pids[:LOW_PIDS]) or None
 
 
 def ticks(source: Source, threads: dict[int, str]) -> dict[int, int]:

@@ -65,9 +65,8 @@ class Anonymizer:
         if not path.startswith(f"{CGROUP}/"):
             return path
         parts = path.removeprefix(f"{CGROUP}/").split("/")
-        return "/".join(
-            [CGROUP, *(self.group(one) if one in self._groups else one for one in parts)]
-        )
+        hashed = (self.group(one) if one in self._groups else one for one in parts)
+        return "/".join([CGROUP, *hashed])
 
     def _text(self, path: str, text: str) -> str:
         if CGROUPS.fullmatch(path):  # without the lines of cgroup v1
