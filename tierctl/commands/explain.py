@@ -28,18 +28,16 @@ def answer(
     source: Source, words: Sequence[str], deep: bool = False, seconds: float = MOST_S
 ) -> Reply:
     """The answer to a target: a pid, a group, or the words node and N."""
-    first = words[0]
-    digits = first.isascii() and first.isdigit() and len(first) < 10
-    if first == "node" and len(words) > 1:
-        number = words[1]
-        if len(words) != 2 or not (number.isascii() and number.isdigit() and len(number) < 6):
-            raise TierctlError(f"{' '.join(words[1:])} is no number of a node", TODO)
-    elif len(words) > 1:
+    first, *more = words
+    number = " ".join(more) if first == "node" and more else None
+    if number is not None and not (number.isascii() and number.isdigit() and len(number) < 6):
+        raise TierctlError(f"{number} is no number of a node", TODO)
+    if more and number is None:
         raise TierctlError(f"{len(words)} targets were given", TODO)
     found = Scene(Sampler(source).take())
-    if first == "node" and len(words) > 1:
-        data = explained_groups.node(found, int(words[1]), seconds)
-    elif digits:
+    if number is not None:
+        data = explained_groups.node(found, int(number), seconds)
+    elif first.isascii() and first.isdigit() and len(first) < 10:
         data = process.process(found, int(first), deep, seconds)
     else:
         data = explained_groups.group(found, first, deep, seconds)

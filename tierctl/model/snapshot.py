@@ -232,11 +232,10 @@ class Sampler:
         note, ago = self._generations(found)
         found.cold = dict.fromkeys(fast, unknown)
         found.hot = dict.fromkeys(slow, unknown)
-        if not machine.known:
-            note = machine.sources["tiers"]
-            found.sources |= {"hot_on_slow": note, "cold_on_fast": note}
-            return
+        note = note if machine.known else machine.sources["tiers"]
         found.sources |= {"hot_on_slow": note, "cold_on_fast": note}
+        if not machine.known:
+            return
         if found.lruvecs is not None:
             found.cold = lru.idle(found.lruvecs, fast, machine.page)
             _say(found, "cold_on_fast", found.cold, note, ago, NOT_COLD)
