@@ -9,15 +9,17 @@ import resource
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import budget
 import pytest
 
-from lab import build, cache, manifest, source, topology
+from lab import build, cache, manifest, rooms, run, source, topology
 from lab.build import KernelImage
+from lab.manifest import Manifest
+from lab.rooms import Room
 from lab.topology import Topology
 
 # What takes longest begins first, so that two workers end together.
@@ -93,13 +95,46 @@ def out_dir(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@pytest.fixture
-def manifests_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifests of all rooms are read once, where that is done hundreds of times."""
-    load, known = manifest.load, manifest.load()
-    monkeypatch.setattr(
-        manifest, "load", lambda chosen=None: known if chosen is None else load(chosen)
-    )
+# --- answers that are the same for as long as the tests run --------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _manifests_once() -> Iterator[None]:
+    """The manifest of each room of the checkout is read once; one that a test makes, each time."""
+    read, known, linux = manifest.read, dict[Room, Manifest](), rooms.LINUX
+
+    def once(room: Room) -> Manifest:
+        if room.path.parent != linux:
+            return read(room)
+        if room not in known:
+            known[room] = read(room)
+        return known[room]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest, "read", once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _apt_once() -> Iterator[None]:
+    """apt is asked once for what it knows, which takes half a second.
+
+    A test that has an apt of its own, or another configuration of it, asks that one.
+    """
+    output, known, environ = run.output, dict[tuple[str, ...], str](), dict(os.environ)
+
+    def once(argv: Any, **options: Any) -> str:
+        words = tuple(map(str, argv))
+        same = all(os.environ.get(name) == environ.get(name) for name in ("PATH", "APT_CONFIG"))
+        if words[0] != "apt-cache" or not same or {*options} - {"todo"}:
+            return output(argv, **options)
+        if words not in known:
+            known[words] = output(argv, **options)
+        return known[words]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "output", once)
+        yield
 
 
 # --- how long it takes --------------------------------------------------------------------

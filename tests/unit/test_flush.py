@@ -147,7 +147,6 @@ def test_only_lookups_on_four_cpus_have_instructions(tmp_path: Path) -> None:
     assert (cpu["user_op"], cpu["kernel_op"]) == (2700, 380)
 
 
-@pytest.mark.usefixtures("manifests_once")
 def test_each_job_has_a_thread_on_each_cpu() -> None:
     for job, modes in flush.JOBS.items():
         script = flush._script(job, modes["base"])

@@ -47,7 +47,6 @@ kernel = "base"
 """
 
 
-@pytest.mark.usefixtures("manifests_once")
 def test_every_scenario_is_valid() -> None:
     names = scenario.names()
     assert {"redis", "zipf-4k", "hotcold-4k", "hotcold-thp", "uniform", "stream", "pingpong"} <= (
@@ -137,7 +136,6 @@ def test_unknown_scenario_and_contender(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.usefixtures("manifests_once")
 def test_sweep_runs_variants_beside_tiershift() -> None:
     for name in scenario.list_scenarios():
         modes = {contender.mode for contender in scenario.load(name).contender}

@@ -25,7 +25,6 @@ def test_machines_have_as_much_memory() -> None:
         assert len(sizes) == 1
 
 
-@pytest.mark.usefixtures("manifests_once")
 @pytest.mark.parametrize(
     ("name", "fast", "slow", "permille"),
     [("two-tier", "0", "1", 500), ("two-sockets", "0,1", "2,3", 250)],
@@ -44,7 +43,6 @@ def test_scripts_know_the_nodes_and_the_cpus(
         assert ",".join(blocks) == (slow if torture.beside == soak.HOTPLUG else "")
 
 
-@pytest.mark.usefixtures("manifests_once")
 def test_contents_are_verified() -> None:
     said = subprocess.run(["stress-ng", "--verifiable"], capture_output=True, text=True, check=True)
     always, _, asked_for = said.stdout.partition("enabled by --verify")
@@ -88,7 +86,6 @@ def test_lines_of_the_soak(tmp_path: Path) -> None:
     assert (failed.figures["guest_s"], failed.figures["beside"]) == (30, 3)
 
 
-@pytest.mark.usefixtures("manifests_once")
 def test_only_all_of_the_soak_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
