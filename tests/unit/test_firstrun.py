@@ -277,12 +277,11 @@ def test_recording_is_not_played_without_a_terminal() -> None:
 
 
 BUILD = """
-import sys, time
+import os, sys, time
 from lab import drawn
 with drawn.Recorded(sys.stderr) as log:
     log.play()
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
+    while not os.path.exists(sys.argv[1]):
         log.write("\\\\rbuilding")
         time.sleep(0.1)
 print("built")
@@ -290,37 +289,33 @@ print("built")
 
 
 @pytest.fixture
-def building(tmp_path: Path) -> Iterator[Any]:
-    """Something that takes a while, with the recording on the screen."""
-    found: list[Screen] = []
-
-    def start(seconds: int) -> Screen:
-        file = tmp_path / "build.py"
-        file.write_text(BUILD.replace("SECONDS", f"{seconds}").replace("\\\\", "\\"))
-        command = shlex.join(["env", f"PYTHONPATH={cache.PROJECT}", sys.executable, str(file)])
-        found.append(Screen(tmp_path / "tmux", command, 80, 24))
-        return found[0]
-
-    yield start
-    for one in found:
-        one.tmux("kill-server")
+def building(tmp_path: Path) -> Iterator[Screen]:
+    """Something that is built until a file is there, with the recording on the screen."""
+    file = tmp_path / "build.py"
+    file.write_text(BUILD.replace("\\\\", "\\"))
+    argv = [sys.executable, str(file), str(tmp_path / "built")]
+    command = shlex.join(["env", f"PYTHONPATH={cache.PROJECT}", *argv])
+    screen = Screen(tmp_path / "tmux", command, 80, 24)
+    yield screen
+    screen.tmux("kill-server")
 
 
-def test_recording_plays_while_something_is_built_and_then_goes(building: Any) -> None:
-    screen = building(3)
-    screen.shows("RECORDED")
-    text = screen.shows("building")  # in the last line
+def test_recording_plays_while_something_is_built_and_then_goes(
+    building: Screen, tmp_path: Path
+) -> None:
+    building.shows("RECORDED")
+    text = building.shows("building")  # in the last line
     assert "RECORDED" in text and "building" in text.rstrip("\n").splitlines()[-1]
-    text = screen.ends(0)
+    (tmp_path / "built").touch()
+    text = building.ends(0)
     assert "built" in text and "RECORDED" not in text
 
 
-def test_progress_is_told_when_the_user_quits_the_recording(building: Any) -> None:
-    screen = building(30)
-    screen.shows("RECORDED")
-    screen.keys("q")
+def test_progress_is_told_when_the_user_quits_the_recording(building: Screen) -> None:
+    building.shows("RECORDED")
+    building.keys("q")
     began = time.monotonic()
-    screen.shows("building")
+    building.shows("building")
     assert time.monotonic() - began < 10
 
 

@@ -43,7 +43,7 @@ def test_sim_with_all_rules_reaches_all_limits(sim: Path) -> None:
 
 @pytest.mark.parametrize(("rule", "job"), NEEDED)
 def test_sim_without_a_rule_misses_a_limit(sim: Path, rule: str, job: str) -> None:
-    assert _run(sim, job).returncode == 0
+    """With all of them it reaches its limits: see above."""
     done = _run(sim, "-w", rule, job)
     assert done.returncode == 1, done.stdout
     assert "MISSED" in done.stdout
